@@ -54,7 +54,7 @@ impl MigratingNodes {
     #[track_caller]
     fn prevent_end(&self, prevent: bool) {
         let line = format!("DEBUG SLOTMIGRATION PREVENT-PAUSE {}", u8::from(prevent));
-        assert_eq!(ask(&mut self.source().connect(), line), "OK");
+        assert_eq!(self.source().connect().ask(line), "OK");
     }
 
     /// Lets the migration go on; returns when all nodes know the slot's new owner.
@@ -67,7 +67,7 @@ impl MigratingNodes {
     #[track_caller]
     fn wait_for_state(&self, state: &str) {
         eventually(&format!("a migration that is {state}"), SOON, || {
-            let jobs = ask(&mut self.source().connect(), "CLUSTER GETSLOTMIGRATIONS");
+            let jobs = self.source().connect().ask("CLUSTER GETSLOTMIGRATIONS");
             matches!(jobs.as_array(), [job] if *job.field("state") == *state)
         });
     }
@@ -77,8 +77,7 @@ impl MigratingNodes {
     fn assert_empty(&self, node: usize) {
         let server = &self.cluster[node];
         eventually("a node without keys and holds", SOON, || {
-            ask(&mut server.connect(), "DBSIZE") == 0
-                && server.info_number("dsync", "dsync_holds") == 0
+            server.connect().ask("DBSIZE") == 0 && server.info_number("dsync", "dsync_holds") == 0
         });
         assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
     }
@@ -124,18 +123,15 @@ fn migrated_slot_keeps_holds_and_redirects_waiters() {
     let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     let held = FAMILIES.map(|family| {
         let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
-        fence_of(family, &ask(&mut client, request), "a")
+        fence_of(family, &client.ask(request), "a")
     });
     let [paused, group, done] = ["paused", "group", "done"].map(|name| nodes.key(name));
-    assert_eq!(ask(&mut client, format!("DSEM.LIMIT {paused} 0")), -1);
-    assert_eq!(ask(&mut client, format!("DWG.EXPECT {group} 2")), 2);
-    ask(&mut client, format!("DWG.ADD {group} TOKEN m1")).grant();
-    assert_eq!(ask(&mut client, format!("DWG.DONE {group} m1")), 1);
-    ask(&mut client, format!("DONCE.BEGIN {done} TOKEN r"));
-    assert_eq!(
-        ask(&mut client, format!("DONCE.DONE {done} r RESULT found")),
-        1
-    );
+    assert_eq!(client.ask(format!("DSEM.LIMIT {paused} 0")), -1);
+    assert_eq!(client.ask(format!("DWG.EXPECT {group} 2")), 2);
+    client.ask(format!("DWG.ADD {group} TOKEN m1")).grant();
+    assert_eq!(client.ask(format!("DWG.DONE {group} m1")), 1);
+    client.ask(format!("DONCE.BEGIN {done} TOKEN r"));
+    assert_eq!(client.ask(format!("DONCE.DONE {done} r RESULT found")), 1);
     let mut waiting = Vec::new();
     for family in FAMILIES {
         for token in ["b", "c"] {
@@ -198,7 +194,7 @@ fn changes_during_migration_arrive() {
     for family in FAMILIES {
         for what in ["renewed", "released", "passed", "lapsed"] {
             let request = family.acquire(&key(family, what), "a", "PX 1000");
-            fence_of(family, &ask(&mut client, request), "a");
+            fence_of(family, &client.ask(request), "a");
         }
     }
     nodes.migrate_and_hold();
@@ -208,20 +204,14 @@ fn changes_during_migration_arrive() {
             family.name,
             key(family, "renewed")
         );
-        assert_eq!(ask(&mut client, renew), 1);
-        assert_eq!(
-            ask(&mut client, family.release(&key(family, "released"), "a")),
-            1
-        );
+        assert_eq!(client.ask(renew), 1);
+        assert_eq!(client.ask(family.release(&key(family, "released"), "a")), 1);
         let request = family.acquire(&key(family, "passed"), "b", "BLOCK 0 PX 60000");
         let mut heir = queued(source, request);
-        assert_eq!(
-            ask(&mut client, family.release(&key(family, "passed"), "a")),
-            1
-        );
+        assert_eq!(client.ask(family.release(&key(family, "passed"), "a")), 1);
         fence_of(family, &reply(&mut heir), "b");
         let request = family.acquire(&key(family, "new"), "n", "PX 60000");
-        fence_of(family, &ask(&mut client, request), "n");
+        fence_of(family, &client.ask(request), "n");
     }
     eventually("the lapses at the source", SOON, || lapses(source) == 4);
     let digests = |server: &Server| {
@@ -265,7 +255,7 @@ fn target_lapses_nothing_before_it_owns_the_slot() {
     let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     for family in FAMILIES {
         let request = family.acquire(&nodes.key(family.name), "a", &format!("PX {LEASE_MS}"));
-        fence_of(family, &ask(&mut client, request), "a");
+        fence_of(family, &client.ask(request), "a");
     }
     nodes.migrate_and_hold();
     let renew =
@@ -302,7 +292,7 @@ fn connection_id_at_target_does_not_end_ephemeral_hold() {
     let number = target.connect().id().max(source.connect().id()) + 200;
     let mut owner = connection_numbered(source, number);
     let request = LOCK.acquire(&key, "e", "EPHEMERAL PX 60000");
-    let fence = fence_of(LOCK, &ask(&mut owner, &request), "e");
+    let fence = fence_of(LOCK, &owner.ask(&request), "e");
     nodes.cluster.start_migration(nodes.slot, SOURCE, TARGET);
     nodes.cluster.wait_for_owner(&[0, 1, 2], nodes.slot, TARGET);
 
@@ -313,7 +303,7 @@ fn connection_id_at_target_does_not_end_ephemeral_hold() {
     waiter.expect_silence(A_WHILE);
     // After a connection of the target has claimed the hold, it ends with that connection.
     let mut owner = target.connect();
-    assert_eq!(fence_of(LOCK, &ask(&mut owner, &request), "e"), fence);
+    assert_eq!(fence_of(LOCK, &owner.ask(&request), "e"), fence);
     owner.close();
     assert!(fence_of(LOCK, &reply(&mut waiter), "w") > fence);
     assert_calm(target);
@@ -328,26 +318,22 @@ fn cancelled_migration_leaves_everything_at_source() {
     let mut waiting = Vec::new();
     for family in FAMILIES {
         let key = nodes.key(family.name);
-        fence_of(
-            family,
-            &ask(&mut client, family.acquire(&key, "a", "")),
-            "a",
-        );
+        fence_of(family, &client.ask(family.acquire(&key, "a", "")), "a");
         waiting.push([
             queued(source, family.acquire(&key, "b", "PX 100 BLOCK 0")),
             queued(source, family.acquire(&key, "c", "PX 60000 BLOCK 0")),
         ]);
     }
     nodes.migrate_and_hold();
-    assert_eq!(ask(&mut client, "CLUSTER CANCELSLOTMIGRATIONS"), "OK");
+    assert_eq!(client.ask("CLUSTER CANCELSLOTMIGRATIONS"), "OK");
     nodes.wait_for_state("cancelled");
     nodes.assert_empty(TARGET);
     for (family, [by_release, by_timer]) in FAMILIES.into_iter().zip(&mut waiting) {
         let key = nodes.key(family.name);
-        assert_eq!(ask(&mut client, family.release(&key, "a")), 1);
+        assert_eq!(client.ask(family.release(&key, "a")), 1);
         let second = fence_of(family, &reply(by_release), "b");
         assert!(fence_of(family, &reply(by_timer), "c") > second);
-        assert!(ask(&mut client, family.check(&key, "c")).as_int() > 0);
+        assert!(client.ask(family.check(&key, "c")).as_int() > 0);
     }
     assert_eq!(lapses(nodes.target()), 0);
     nodes.assert_empty(TARGET);
@@ -367,13 +353,13 @@ fn late_target_keeps_attempts_that_source_counted() {
     let job = nodes.key("job");
     for node in [source, target] {
         let setting = format!("CONFIG SET dsync.once-keep-ms {KEPT_MS}");
-        assert_eq!(ask(&mut node.connect(), setting), "OK");
+        assert_eq!(node.connect().ask(setting), "OK");
     }
     nodes.migrate_and_hold();
     target.stop();
-    ask(&mut client, format!("DONCE.BEGIN {job} TOKEN a PX 60000"));
-    assert_eq!(ask(&mut client, format!("DONCE.FAIL {job} a")), 1);
-    let second = ask(&mut client, format!("DONCE.BEGIN {job} TOKEN b PX 60000"));
+    client.ask(format!("DONCE.BEGIN {job} TOKEN a PX 60000"));
+    assert_eq!(client.ask(format!("DONCE.FAIL {job} a")), 1);
+    let second = client.ask(format!("DONCE.BEGIN {job} TOKEN b PX 60000"));
     assert_eq!(second.as_array()[3], 2, "the second attempt");
     let decided = digest(source, &job);
     // The clock must have passed the time at which a failed attempt is forgotten.
@@ -395,17 +381,13 @@ fn target_rests_while_it_follows_a_place_that_often_changes() {
     };
     let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     let key = nodes.key("k");
-    fence_of(
-        LOCK,
-        &ask(&mut client, LOCK.acquire(&key, "h", "EX 600")),
-        "h",
-    );
+    fence_of(LOCK, &client.ask(LOCK.acquire(&key, "h", "EX 600")), "h");
     let queue = |px: u64| format!("DLOCK.ACQUIRE {key} PX {px} TOKEN p QUEUE 60000");
-    assert_eq!(ask(&mut client, queue(1_000)).as_array()[0], "WAITING");
+    assert_eq!(client.ask(queue(1_000)).as_array()[0], "WAITING");
     nodes.migrate_and_hold();
     let mut watcher = target.connect();
     let mut ticks = || -> u64 {
-        let info = ask(&mut watcher, "INFO dsync");
+        let info = watcher.ask("INFO dsync");
         let line = info
             .as_str()
             .lines()
@@ -414,7 +396,7 @@ fn target_rests_while_it_follows_a_place_that_often_changes() {
     };
     for n in 1..=CHANGES {
         let before = ticks();
-        let waiting = ask(&mut client, queue(30_000 + n));
+        let waiting = client.ask(queue(30_000 + n));
         assert_eq!(waiting.as_array()[0], "WAITING");
         // Each change is a task of its own: let the target try it before the next one comes.
         (0..100).find(|_| ticks() > before);

@@ -101,7 +101,7 @@ pub fn ask_asking(client: &mut Client, line: impl AsRef<str>) -> Reply {
 #[track_caller]
 pub fn queued_asking(server: &Server, line: impl AsRef<str>) -> Client {
     let mut client = server.connect();
-    assert_eq!(ask(&mut client, "ASKING"), "OK");
+    assert_eq!(client.ask("ASKING"), "OK");
     queue(server, &mut client, line);
     client
 }

@@ -52,10 +52,12 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
     let mut client = old.connect();
     let held = FAMILIES.map(|family| {
         let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
-        fence_of(family, &ask(&mut client, request), "a")
+        fence_of(family, &client.ask(request), "a")
     });
     let group = nodes.key("group");
-    ask(&mut client, format!("DWG.ADD {group} PX 60000 TOKEN m")).grant();
+    client
+        .ask(format!("DWG.ADD {group} PX 60000 TOKEN m"))
+        .grant();
     let mut waiting = Vec::new();
     for family in FAMILIES {
         for token in ["b", "c"] {
@@ -66,10 +68,9 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
     waiting.push((LOCK, queued(old, format!("DWG.WAIT {group} BLOCK 0"))));
     // A waiter of another shard.
     let other = nodes.cluster.key_of(1, "other");
-    ask(
-        &mut nodes.cluster[1].connect(),
-        LOCK.acquire(&other, "a", ""),
-    );
+    nodes.cluster[1]
+        .connect()
+        .ask(LOCK.acquire(&other, "a", ""));
     let mut undisturbed = queued(&nodes.cluster[1], LOCK.acquire(&other, "b", "BLOCK 0"));
 
     let keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.name)).into();
@@ -103,10 +104,7 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
         Reply::Array(vec![Reply::Int(1), Reply::Int(0)])
     );
 
-    assert_eq!(
-        ask(&mut nodes.cluster[1].connect(), LOCK.release(&other, "a")),
-        1
-    );
+    assert_eq!(nodes.cluster[1].connect().ask(LOCK.release(&other, "a")), 1);
     fence_of(LOCK, &reply(&mut undisturbed), "b");
     old.wait_for_sync();
     old.wait_to_catch_up_with(new);
@@ -145,7 +143,7 @@ fn failovers_in_wave_of_lapses_end_every_wait() {
     }
     let middle = |server: &Server, left: usize| {
         eventually("the wave to go on", SOON, || {
-            (ask(&mut server.connect(), "DBSIZE").as_int().unsigned_abs() as usize) < left
+            (server.connect().ask("DBSIZE").as_int().unsigned_abs() as usize) < left
         });
     };
 
@@ -167,11 +165,11 @@ fn failovers_in_wave_of_lapses_end_every_wait() {
         );
     }
     eventually("the end of the wave", SOON * 2, || {
-        ask(&mut old.connect(), "DBSIZE") == 0
+        old.connect().ask("DBSIZE") == 0
     });
     let replica = &nodes.cluster[REPLICA];
     replica.wait_to_catch_up_with(old);
-    assert_eq!(ask(&mut replica.connect(), "DBSIZE"), 0);
+    assert_eq!(replica.connect().ask("DBSIZE"), 0);
     for node in ALL {
         assert_calm(&nodes.cluster[node]);
     }
@@ -182,7 +180,7 @@ fn replica_takes_over_from_killed_primary() {
     let mut nodes = FailoverNodes::new(Cluster::builder().node_timeout_ms(1_000));
     let key = nodes.key("k");
     let (old, new) = (&nodes.cluster[PRIMARY], &nodes.cluster[REPLICA]);
-    let granted = ask(&mut old.connect(), LOCK.acquire(&key, "a", "PX 60000"));
+    let granted = old.connect().ask(LOCK.acquire(&key, "a", "PX 60000"));
     let fence = fence_of(LOCK, &granted, "a");
     let mut waiter = queued(old, LOCK.acquire(&key, "b", "BLOCK 0"));
     new.wait_to_catch_up_with(old);

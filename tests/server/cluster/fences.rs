@@ -7,9 +7,6 @@
 use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
-use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// Acquires and releases the key at its node, which keeps no state of it; returns the fence.
 #[track_caller]
@@ -125,7 +122,7 @@ fn slot_returning_before_promoted_node_looks_is_new() {
     cluster[0].wait_for_sync();
     let mut node = cluster[0].connect();
     // A node looks at its slots in its cron, which runs only once a second with this setting.
-    assert_eq!(call!(node, "CONFIG", "SET", "hz", 1), "OK");
+    assert_eq!(node.ask("CONFIG SET hz 1"), "OK");
     cluster.fail_over_to(0, home, &all);
     // A node hears its own announcement at once.
     let heard_at = |node: usize| cluster[node].info_number("dsync", "dsync_heard_fence");
@@ -159,7 +156,7 @@ fn unused_slot_keeps_fence_order_over_failover_of_owner() {
     cluster.move_empty(slot, 0, 1);
     cluster.fail_over_to(4, slot, &all);
     // After this sleep the cron is overdue: the node looks at its slots, and takes them for slots it has decided about.
-    assert_eq!(call!(cluster[4].connect(), "DEBUG", "SLEEP", "0.2"), "OK");
+    assert_eq!(cluster[4].connect().ask("DEBUG SLEEP 0.2"), "OK");
     let after = acquire_and_release(&mut router, &key);
     assert!(
         after > before,

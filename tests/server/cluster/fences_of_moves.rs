@@ -76,11 +76,7 @@ fn set_without_epoch(cluster: &Cluster, slot: u16, (from, to): (usize, usize), o
     // The new owner last: whoever takes the old one for the owner would tell it so.
     for node in [&[from], others, &[to]].concat() {
         let line = format!("CLUSTER SETSLOT {slot} NODE {}", cluster.id(to));
-        assert_eq!(
-            ask(&mut cluster[node].connect(), &line),
-            "OK",
-            "node {node}"
-        );
+        assert_eq!(cluster[node].connect().ask(&line), "OK", "node {node}");
     }
 }
 
@@ -174,11 +170,11 @@ fn importing_node_follows_owner_that_leaps_meanwhile() {
         cluster.move_empty(cluster.slot(&key), 2, 0);
         Fenced::new(key).use_once(&mut router, "a slot of the third node");
     }
-    let granted = ask(&mut cluster[0].connect(), request.replace("stays", "late"));
+    let granted = cluster[0].connect().ask(request.replace("stays", "late"));
     fenced.last = fence_of(SEMAPHORE, &granted, "late");
     let mut owner = cluster[0].connect();
     for token in ["stays", "late"] {
-        assert_eq!(ask(&mut owner, SEMAPHORE.release(&fenced.key, token)), 1);
+        assert_eq!(owner.ask(SEMAPHORE.release(&fenced.key, token)), 1);
     }
     wait_until_heard(&cluster, &[0, 1, 2]);
     fenced.use_times(3, &mut router, "at the importing node");
@@ -232,16 +228,16 @@ fn restarted_node_knows_fences_it_has_heard() {
     eventually("the third node to tell", SOON, || heard(0) >= fenced.last);
     for node in [2, 0] {
         let line = format!("CLUSTER SETSLOT {slot} NODE {}", cluster.id(0));
-        assert_eq!(ask(&mut cluster[node].connect(), &line), "OK");
+        assert_eq!(cluster[node].connect().ask(&line), "OK");
     }
     let mut client = cluster[0].connect();
     eventually("the restarted node to serve", SOON, || {
-        !ask(&mut client, LOCK.check(&fenced.key, "t")).is_error()
+        !client.ask(LOCK.check(&fenced.key, "t")).is_error()
     });
     fenced.use_once(&mut cluster.router_from(0), "started again");
 
     // The third node has saved what it had heard, and is started again alone.
-    assert_eq!(ask(&mut cluster[2].connect(), "SAVE"), "OK");
+    assert_eq!(cluster[2].connect().ask("SAVE"), "OK");
     for node in [0, 3, 5] {
         cluster[node].kill9();
     }
@@ -259,9 +255,9 @@ fn refused_orders_cost_few_looks_and_move_no_fence() {
     let mut clients = [0, 1].map(|node| cluster[node].connect());
     let mut strangers = [0, 1].map(|node| {
         let mut client = cluster[node].connect();
-        let user = ask(&mut client, "ACL SETUSER stranger on nopass -@all +auth");
+        let user = client.ask("ACL SETUSER stranger on nopass -@all +auth");
         assert_eq!(user, "OK");
-        assert_eq!(ask(&mut client, "AUTH stranger any"), "OK");
+        assert_eq!(client.ask("AUTH stranger any"), "OK");
         client
     });
     let addslots = |_: usize| vec!["CLUSTER ADDSLOTS 1 2".to_owned()];
@@ -274,13 +270,13 @@ fn refused_orders_cost_few_looks_and_move_no_fence() {
     let mut refuse_and_ask = |orders: Orders<'_>| {
         for node in [0, 1] {
             for order in orders(node) {
-                let refused = ask(&mut strangers[node], order);
+                let refused = strangers[node].ask(order);
                 assert!(refused.error().starts_with("NOPERM"), "{refused:?}");
             }
             let client = &mut clients[node];
-            let granted = ask(client, LOCK.acquire(&keys[node], "t", ""));
+            let granted = client.ask(LOCK.acquire(&keys[node], "t", ""));
             fence_of(LOCK, &granted, "t");
-            assert_eq!(ask(client, LOCK.release(&keys[node], "t")), 1);
+            assert_eq!(client.ask(LOCK.release(&keys[node], "t")), 1);
         }
     };
     let looks = |node: usize| {
@@ -367,7 +363,7 @@ fn epoch_near_the_greatest_number_takes_no_fence_ahead() {
             .count();
         assert_eq!(warned, 1, "node {node}");
     }
-    assert_eq!(ask(&mut cluster[0].connect(), "SAVE"), "OK");
+    assert_eq!(cluster[0].connect().ask("SAVE"), "OK");
     cluster[0].kill9();
     cluster[0].start_again();
     cluster.wait_until_ok(&[0, 1, 2]);

@@ -11,9 +11,11 @@ const TARGET: usize = 1;
 /// Lets `held` hold the lock, and keeps places for `a` and `b`. Returns the channel of the first.
 #[track_caller]
 fn hold_and_queue(client: &mut Client, key: &str) -> String {
-    ask(client, format!("DLOCK.ACQUIRE {key} EX 1000 TOKEN held")).grant();
+    client
+        .ask(format!("DLOCK.ACQUIRE {key} EX 1000 TOKEN held"))
+        .grant();
     let request = |token| format!("DLOCK.ACQUIRE {key} EX 1000 TOKEN {token} QUEUE 60000");
-    let replies = ["a", "b"].map(|token| ask(client, request(token)));
+    let replies = ["a", "b"].map(|token| client.ask(request(token)));
     assert_eq!(replies[0].as_array()[0], "WAITING", "{replies:?}");
     assert_eq!(replies[1].as_array()[1], 2, "{replies:?}");
     replies[0].as_array()[2].as_str().to_owned()
@@ -23,11 +25,11 @@ fn hold_and_queue(client: &mut Client, key: &str) -> String {
 #[track_caller]
 fn expect_old_order(client: &mut Client, key: &str) {
     let request = |token| format!("DLOCK.ACQUIRE {key} EX 1000 TOKEN {token} QUEUE 60000");
-    assert_eq!(ask(client, request("b")).as_array()[1], 2);
-    assert_eq!(ask(client, request("a")).as_array()[1], 1);
+    assert_eq!(client.ask(request("b")).as_array()[1], 2);
+    assert_eq!(client.ask(request("a")).as_array()[1], 1);
     for (holder, next) in [("held", "a"), ("a", "b")] {
-        assert_eq!(ask(client, format!("DLOCK.RELEASE {key} {holder}")), 1);
-        assert_eq!(ask(client, request(next)).grant().0, next);
+        assert_eq!(client.ask(format!("DLOCK.RELEASE {key} {holder}")), 1);
+        assert_eq!(client.ask(request(next)).grant().0, next);
     }
 }
 
@@ -45,14 +47,11 @@ fn turn_is_announced_on_a_channel_in_the_slot_of_the_key() {
         assert_eq!(cluster.slot(&channel), cluster.slot(&key));
         assert!(channel.starts_with("dsync:"), "{channel}");
         let mut subscriber = cluster[PRIMARY].connect();
-        ask(&mut subscriber, format!("SSUBSCRIBE {channel}"));
-        assert_eq!(ask(&mut client, format!("DLOCK.RELEASE {key} held")), 1);
+        subscriber.ask(format!("SSUBSCRIBE {channel}"));
+        assert_eq!(client.ask(format!("DLOCK.RELEASE {key} held")), 1);
         let message = reply(&mut subscriber);
         assert_eq!(message.as_array()[0], "smessage", "{message:?}");
-        let granted = ask(
-            &mut client,
-            format!("DLOCK.ACQUIRE {key} TOKEN a QUEUE 60000"),
-        );
+        let granted = client.ask(format!("DLOCK.ACQUIRE {key} TOKEN a QUEUE 60000"));
         assert_eq!(
             message.as_array()[2].as_str(),
             granted.grant().1.to_string()
@@ -104,7 +103,7 @@ fn source_that_lost_key_and_slot_at_once_drops_the_kept_places() {
     for reply in at_once(&mut source, &[migrate, own.clone()]) {
         assert_eq!(reply, "OK");
     }
-    assert_eq!(ask(&mut cluster[TARGET].connect(), own), "OK");
+    assert_eq!(cluster[TARGET].connect().ask(own), "OK");
     eventually("no place at the source", SOON, || {
         cluster[PRIMARY].info_number("dsync", "dsync_waiters") == 0
     });
@@ -122,7 +121,9 @@ fn thirty_clients_on_one_connection_are_served_in_order() {
     let key = cluster.key_of(PRIMARY, "lock");
     let mut shared = cluster[PRIMARY].connect();
     let mut subscriber = cluster[PRIMARY].connect();
-    ask(&mut shared, format!("DLOCK.ACQUIRE {key} TOKEN held")).grant();
+    shared
+        .ask(format!("DLOCK.ACQUIRE {key} TOKEN held"))
+        .grant();
     let request = |n: usize| format!("DLOCK.ACQUIRE {key} EX 600 TOKEN t{n} QUEUE 60000");
     let replies = at_once(&mut shared, &(0..CLIENTS).map(request).collect::<Vec<_>>());
     let channels: Vec<_> = replies
@@ -130,15 +131,15 @@ fn thirty_clients_on_one_connection_are_served_in_order() {
         .map(|reply| reply.as_array()[2].as_str())
         .collect();
     for channel in &channels {
-        let subscribed = ask(&mut subscriber, format!("SSUBSCRIBE {channel}"));
+        let subscribed = subscriber.ask(format!("SSUBSCRIBE {channel}"));
         assert_eq!(subscribed.as_array()[0], "ssubscribe", "{subscribed:?}");
     }
-    assert_eq!(ask(&mut shared, format!("DLOCK.RELEASE {key} held")), 1);
+    assert_eq!(shared.ask(format!("DLOCK.RELEASE {key} held")), 1);
     for (n, channel) in channels.iter().enumerate() {
         let message = reply(&mut subscriber);
         assert_eq!(message.as_array()[1], *channel, "client {n} is next");
-        assert_eq!(ask(&mut shared, request(n)).grant().0, format!("t{n}"));
-        assert_eq!(ask(&mut shared, format!("DLOCK.RELEASE {key} t{n}")), 1);
+        assert_eq!(shared.ask(request(n)).grant().0, format!("t{n}"));
+        assert_eq!(shared.ask(format!("DLOCK.RELEASE {key} t{n}")), 1);
     }
 }
 

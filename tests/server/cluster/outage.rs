@@ -27,7 +27,7 @@ fn spare_slot(cluster: &Cluster, node: usize, key: &str) -> u16 {
 fn ask_until_served(client: &mut Client, line: &str) -> Reply {
     let mut answer = Reply::Nil;
     eventually("a node that serves again", SOON * 3, || {
-        answer = ask(client, line);
+        answer = client.ask(line);
         !matches!(&answer, Reply::Error(text) if text.starts_with("CLUSTERDOWN"))
     });
     answer
@@ -42,12 +42,14 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
     let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
     let mut waiting = Vec::new();
     for family in FAMILIES {
-        let granted = ask(&mut client, family.acquire(&key(family), "a", "PX 60000"));
+        let granted = client.ask(family.acquire(&key(family), "a", "PX 60000"));
         fence_of(family, &granted, "a");
         waiting.push(queued(server, family.acquire(&key(family), "b", "BLOCK 0")));
     }
     let group = format!("{{{tag}}}group");
-    ask(&mut client, format!("DWG.ADD {group} TOKEN m PX 60000")).grant();
+    client
+        .ask(format!("DWG.ADD {group} TOKEN m PX 60000"))
+        .grant();
     waiting.push(queued(server, format!("DWG.WAIT {group} BLOCK 0")));
 
     // In one turn: the leases become short, and the cluster goes down.
@@ -62,7 +64,7 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
         turned_away(waiter, "CLUSTERDOWN");
     }
     let down_since = Instant::now();
-    let told = ask(&mut client, LOCK.check(&key(LOCK), "a"));
+    let told = client.ask(LOCK.check(&key(LOCK), "a"));
     assert!(told.error().starts_with("CLUSTERDOWN"), "{told:?}");
     eventually("the end of the outage", SOON, || {
         assert_eq!(server.info_number("dsync", "dsync_holds"), 5);
@@ -78,14 +80,14 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
     }
 
     // When the cluster is back, the short leases end and new requests are served.
-    assert_eq!(ask(&mut client, format!("CLUSTER ADDSLOTS {spare}")), "OK");
+    assert_eq!(client.ask(format!("CLUSTER ADDSLOTS {spare}")), "OK");
     for family in FAMILIES {
         let request = family.acquire(&key(family), "b", "BLOCK 5000");
         let granted = ask_until_served(&mut client, &request);
         fence_of(family, &granted, "b");
     }
     assert_eq!(
-        ask(&mut client, format!("DWG.WAIT {group} BLOCK 5000")),
+        client.ask(format!("DWG.WAIT {group} BLOCK 5000")),
         Reply::Array(vec![Reply::Int(0), Reply::Int(1)])
     );
     assert_calm(server);
@@ -97,14 +99,14 @@ fn leases_stand_still_while_slot_is_uncovered() {
     let (server, mut client) = (&cluster[0], cluster[0].connect());
     let key = cluster.key_of(0, "k");
     let spare = spare_slot(&cluster, 0, &key);
-    ask(&mut client, LOCK.acquire(&key, "a", "PX 60000"));
+    client.ask(LOCK.acquire(&key, "a", "PX 60000"));
     let renew = format!("DLOCK.RENEW {key} a PX {LEASE_MS}");
     let done = at_once(&mut client, &[renew, format!("CLUSTER DELSLOTS {spare}")]);
     assert_eq!(done[0], 1);
     let down_since = Instant::now();
     at(down_since + OUTAGE);
     assert_eq!(server.info_number("dsync", "dsync_holds"), 1);
-    assert_eq!(ask(&mut client, format!("CLUSTER ADDSLOTS {spare}")), "OK");
+    assert_eq!(client.ask(format!("CLUSTER ADDSLOTS {spare}")), "OK");
     let left = ask_until_served(&mut client, &LOCK.check(&key, "a")).as_int();
     assert!(left > 0, "the lease ran on: {left} ms left");
     let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
@@ -118,7 +120,7 @@ fn leases_stand_still_without_majority() {
     let (server, mut client) = (&cluster[0], cluster[0].connect());
     let key = cluster.key_of(0, "k");
     let renew = format!("DLOCK.RENEW {key} a PX {LEASE_MS}");
-    let granted = ask(&mut client, LOCK.acquire(&key, "a", "PX 60000"));
+    let granted = client.ask(LOCK.acquire(&key, "a", "PX 60000"));
     let fence = fence_of(LOCK, &granted, "a");
     let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
 
@@ -126,7 +128,7 @@ fn leases_stand_still_without_majority() {
     cluster[2].stop();
     // The holder renews until the node notices that it cannot reach the majority.
     eventually("the node to miss the others", SOON, || {
-        let renewed = ask(&mut client, &renew);
+        let renewed = client.ask(&renew);
         renewed != 1 && renewed.error().starts_with("CLUSTERDOWN")
     });
     let down_since = Instant::now();
@@ -141,9 +143,9 @@ fn leases_stand_still_without_majority() {
     cluster[1].cont();
     cluster[2].cont();
     let left = ask_until_served(&mut client, &LOCK.check(&key, "a"));
-    assert_eq!(ask(&mut client, &renew), 1, "there was left: {left:?}");
+    assert_eq!(client.ask(&renew), 1, "there was left: {left:?}");
     let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
-    assert_eq!(ask(&mut client, LOCK.release(&key, "a")), 1);
+    assert_eq!(client.ask(LOCK.release(&key, "a")), 1);
     assert!(fence_of(LOCK, &reply(&mut waiter), "b") > fence);
     for node in 0..3 {
         assert_calm(&cluster[node]);
@@ -155,7 +157,7 @@ fn dead_primary_without_replica_ends_waits_of_other_nodes() {
     let mut cluster = Cluster::builder().node_timeout_ms(1_000).start();
     let key = cluster.key_of(0, "k");
     let mut client = cluster[0].connect();
-    ask(&mut client, LOCK.acquire(&key, "a", "PX 60000"));
+    client.ask(LOCK.acquire(&key, "a", "PX 60000"));
     let mut waiter = queued(&cluster[0], LOCK.acquire(&key, "b", "BLOCK 0"));
     cluster[2].kill9();
     turned_away(&mut waiter, "CLUSTERDOWN");
@@ -163,7 +165,7 @@ fn dead_primary_without_replica_ends_waits_of_other_nodes() {
     cluster[2].start_again();
     cluster.wait_until_ok(&[0, 1, 2]);
     let mut waiter = queued(&cluster[0], LOCK.acquire(&key, "b", "BLOCK 0"));
-    assert_eq!(ask(&mut client, LOCK.release(&key, "a")), 1);
+    assert_eq!(client.ask(LOCK.release(&key, "a")), 1);
     fence_of(LOCK, &reply(&mut waiter), "b");
     assert_calm(&cluster[0]);
 }

@@ -25,12 +25,12 @@ fn commands_are_routed_by_their_first_argument() {
         let first = choices.map(|choice| choice.alternatives()[0]);
         let options = first.flat_map(|option| option.words(&option.value()));
         let request = [command.bare(&key), options.collect()].concat().join(" ");
-        let keys = ask(&mut wrong, format!("COMMAND GETKEYS {request}"));
+        let keys = wrong.ask(format!("COMMAND GETKEYS {request}"));
         assert!(
             matches!(keys.as_array(), [only] if *only == *key),
             "keys of {request:?}: {keys:?}"
         );
-        let sent_on = ask(&mut wrong, &request);
+        let sent_on = wrong.ask(&request);
         assert_eq!(
             sent_on.error(),
             format!("MOVED {slot} 127.0.0.1:{}", cluster[1].port()),
@@ -112,20 +112,20 @@ fn commands_without_key_report_one_node() {
     let keys = [0, 1].map(|node| cluster.key_of(node, "k"));
     let mut waiters = Vec::new();
     for (node, key) in keys.iter().enumerate() {
-        ask(&mut cluster[node].connect(), LOCK.acquire(key, "a", ""));
+        cluster[node].connect().ask(LOCK.acquire(key, "a", ""));
         for n in 0..=node {
             let request = LOCK.acquire(key, &format!("w{n}"), "BLOCK 0");
             waiters.push(queued(&cluster[node], request));
         }
     }
     for (node, expected) in [(0, 1), (1, 2), (2, 0)] {
-        let contended = ask(&mut cluster[node].connect(), "DSYNC.CONTENDED");
+        let contended = cluster[node].connect().ask("DSYNC.CONTENDED");
         let listed: Vec<_> = contended
             .as_array()
             .iter()
             .map(|entry| (entry.as_array()[1].as_str(), entry.as_array()[3].as_int()))
             .collect();
-        let walk = ask(&mut cluster[node].connect(), "DSYNC.HOLDS 0");
+        let walk = cluster[node].connect().ask("DSYNC.HOLDS 0");
         let rows = walk.as_array()[1].as_array();
         let held: Vec<_> = rows.iter().map(|row| row.as_array()[1].as_str()).collect();
         let key = keys.get(node).map(String::as_str);
@@ -155,7 +155,7 @@ fn replica_answers_reads_after_readonly() {
     let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
     let mut fences = Vec::new();
     for family in FAMILIES {
-        let granted = ask(&mut writer, family.acquire(&key(family), "t", "OWNER o"));
+        let granted = writer.ask(family.acquire(&key(family), "t", "OWNER o"));
         fences.push(fence_of(family, &granted, "t"));
     }
     let _waiter = queued(primary, LOCK.acquire(&key(LOCK), "w", "BLOCK 0"));
@@ -164,17 +164,14 @@ fn replica_answers_reads_after_readonly() {
     let mut reader = replica.connect();
     let moved = format!("MOVED {} 127.0.0.1:{}", cluster.slot(&tag), primary.port());
     for family in FAMILIES {
-        assert_eq!(
-            ask(&mut reader, family.check(&key(family), "t")).error(),
-            moved
-        );
+        assert_eq!(reader.ask(family.check(&key(family), "t")).error(), moved);
     }
-    assert_eq!(ask(&mut reader, "READONLY"), "OK");
+    assert_eq!(reader.ask("READONLY"), "OK");
     for (family, fence) in FAMILIES.into_iter().zip(fences) {
         let key = key(family);
-        assert!(ask(&mut reader, family.check(&key, "t")).as_int() > 0);
-        assert_eq!(ask(&mut reader, family.check(&key, "other")), 0);
-        let info = ask(&mut reader, format!("{}.INFO {key}", family.name));
+        assert!(reader.ask(family.check(&key, "t")).as_int() > 0);
+        assert_eq!(reader.ask(family.check(&key, "other")), 0);
+        let info = reader.ask(format!("{}.INFO {key}", family.name));
         let holder = &info.field("first-holders").as_array()[0];
         assert_eq!(*holder.field("fence"), fence.cast_signed());
         assert_eq!(*holder.field("owner"), "o");
@@ -185,7 +182,7 @@ fn replica_answers_reads_after_readonly() {
             format!("{}.RENEW {key} t", family.name),
             format!("{}.REVOKE {key} {fence}", family.name),
         ] {
-            assert_eq!(ask(&mut reader, &request).error(), moved, "{request}");
+            assert_eq!(reader.ask(&request).error(), moved, "{request}");
         }
     }
     assert_eq!(replica.info_number("dsync", "dsync_holds"), 4);

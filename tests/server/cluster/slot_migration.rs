@@ -46,7 +46,7 @@ impl SlotMoveNodes {
     /// Asserts that the source has no key, no hold and no waiter.
     #[track_caller]
     fn assert_nothing_left(&self) {
-        assert_eq!(ask(&mut self.source().connect(), "DBSIZE"), 0);
+        assert_eq!(self.source().connect().ask("DBSIZE"), 0);
         // A value that another thread frees is counted until it is freed.
         eventually("no hold at the source", SOON, || {
             self.source().info_number("dsync", "dsync_holds") == 0
@@ -74,16 +74,12 @@ fn key_not_yet_moved_is_served_at_source() {
     let (source, mut client) = (nodes.source(), nodes.source().connect());
     for family in FAMILIES {
         let key = nodes.key(family.name);
-        let first = fence_of(
-            family,
-            &ask(&mut client, family.acquire(&key, "a", "")),
-            "a",
-        );
+        let first = fence_of(family, &client.ask(family.acquire(&key, "a", "")), "a");
         let mut by_release = queued(source, family.acquire(&key, "b", "PX 100 BLOCK 0"));
         let opened = nodes.open();
         let mut by_timer = queued(source, family.acquire(&key, "c", "BLOCK 0"));
 
-        assert_eq!(ask(&mut client, family.release(&key, "a")), 1);
+        assert_eq!(client.ask(family.release(&key, "a")), 1);
         let second = fence_of(family, &reply(&mut by_release), "b");
         let third = fence_of(family, &reply(&mut by_timer), "c");
         assert!(first < second && second < third, "{family:?}");
@@ -91,10 +87,10 @@ fn key_not_yet_moved_is_served_at_source() {
         let mut after_all = queued(source, family.acquire(&key, "d", "BLOCK 0 PX 100"));
         let mut last = queued(source, family.acquire(&key, "e", "BLOCK 0"));
         opened.give_up();
-        assert_eq!(ask(&mut client, family.release(&key, "c")), 1);
+        assert_eq!(client.ask(family.release(&key, "c")), 1);
         let fourth = fence_of(family, &reply(&mut after_all), "d");
         assert!(fence_of(family, &reply(&mut last), "e") > fourth && fourth > third);
-        assert_eq!(ask(&mut client, family.release(&key, "e")), 1);
+        assert_eq!(client.ask(family.release(&key, "e")), 1);
     }
     assert_calm(source);
 }
@@ -106,7 +102,7 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     let mut client = source.connect();
     let held = FAMILIES.map(|family| {
         let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
-        fence_of(family, &ask(&mut client, request), "a")
+        fence_of(family, &client.ask(request), "a")
     });
     let mut waiting = FAMILIES.map(|family| {
         let key = nodes.key(family.name);
@@ -127,7 +123,7 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     nodes.assert_nothing_left();
     // The source has removed the keys, and says so to operators; for the target nothing has ended.
     for (node, ended) in [(source, &["removed"; 4][..]), (target, &[])] {
-        let log = ask(&mut node.connect(), "DSYNC.LOG");
+        let log = node.connect().ask("DSYNC.LOG");
         let rows = log.as_array().iter().map(|row| row.as_array()[2].as_str());
         let found: Vec<_> = rows.filter(|what| *what != "stall").collect();
         assert_eq!(found, ended);
@@ -140,7 +136,7 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
         let left = ask_asking(&mut there, family.check(&key, "a")).as_int();
         assert!((1..=60_000).contains(&left), "{left} ms left");
         let request = family.acquire(&key, "b", "BLOCK 0 PX 100");
-        let sent_on = ask(&mut client, &request);
+        let sent_on = client.ask(&request);
         assert!(sent_on.error().starts_with("ASK "), "{sent_on:?}");
         let mut by_release = queued_asking(target, &request);
         let mut by_timer = queued_asking(target, family.acquire(&key, "c", "BLOCK 0"));
@@ -172,20 +168,17 @@ fn moved_keys_keep_pin_result_and_round() {
     let nodes = SlotMoveNodes::new();
     let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     let [paused, group, done] = ["paused", "group", "done"].map(|name| nodes.key(name));
-    assert_eq!(ask(&mut client, format!("DSEM.LIMIT {paused} 0")), -1);
+    assert_eq!(client.ask(format!("DSEM.LIMIT {paused} 0")), -1);
     let permits = format!("DSEM.ACQUIRE {paused} PERMITS 2 TOKEN p BLOCK 0");
-    assert_eq!(ask(&mut client, format!("DWG.EXPECT {group} 2")), 2);
-    ask(&mut client, format!("DWG.ADD {group} TOKEN m1")).grant();
-    assert_eq!(ask(&mut client, format!("DWG.DONE {group} m1")), 1);
-    ask(&mut client, format!("DWG.ADD {group} TOKEN m2")).grant();
+    assert_eq!(client.ask(format!("DWG.EXPECT {group} 2")), 2);
+    client.ask(format!("DWG.ADD {group} TOKEN m1")).grant();
+    assert_eq!(client.ask(format!("DWG.DONE {group} m1")), 1);
+    client.ask(format!("DWG.ADD {group} TOKEN m2")).grant();
     let watch = format!("DWG.WAIT {group} BLOCK 0");
-    ask(&mut client, format!("DONCE.BEGIN {done} TOKEN r1"));
-    assert_eq!(ask(&mut client, format!("DONCE.FAIL {done} r1")), 1);
-    ask(&mut client, format!("DONCE.BEGIN {done} TOKEN r2"));
-    assert_eq!(
-        ask(&mut client, format!("DONCE.DONE {done} r2 RESULT found")),
-        1
-    );
+    client.ask(format!("DONCE.BEGIN {done} TOKEN r1"));
+    assert_eq!(client.ask(format!("DONCE.FAIL {done} r1")), 1);
+    client.ask(format!("DONCE.BEGIN {done} TOKEN r2"));
+    assert_eq!(client.ask(format!("DONCE.DONE {done} r2 RESULT found")), 1);
 
     let mut waiting = [&permits, &permits.replace(" p ", " q "), &watch, &watch]
         .map(|request| queued(source, request));
@@ -227,8 +220,8 @@ fn moved_ephemeral_hold_lives_by_lease_until_claimed() {
     let (stays, leaves) = (nodes.key("stays"), nodes.key("leaves"));
     let ephemeral = |key: &str| LOCK.acquire(key, "e", "EPHEMERAL PX 60000");
     let mut owner = source.connect();
-    let fence = fence_of(LOCK, &ask(&mut owner, ephemeral(&leaves)), "e");
-    fence_of(LOCK, &ask(&mut owner, ephemeral(&stays)), "e");
+    let fence = fence_of(LOCK, &owner.ask(ephemeral(&leaves)), "e");
+    fence_of(LOCK, &owner.ask(ephemeral(&stays)), "e");
     let mut heir = queued(source, LOCK.acquire(&stays, "h", "BLOCK 0"));
     let mut sent_away = queued(source, LOCK.acquire(&leaves, "h", "BLOCK 0"));
     let opened = nodes.open();
@@ -273,7 +266,7 @@ fn key_removed_in_migrating_slot_is_not_granted_at_source() {
             "PEXPIRE" => format!("PEXPIRE {key} 1"),
             _ => format!("{remove} {key}"),
         };
-        assert!(!ask(&mut client, &line).is_error(), "{line}");
+        assert!(!client.ask(&line).is_error(), "{line}");
         for waiter in &mut waiters {
             turned_away(waiter, "TRYAGAIN");
         }
@@ -281,7 +274,7 @@ fn key_removed_in_migrating_slot_is_not_granted_at_source() {
         nodes.assert_nothing_left();
         let mut router = nodes.cluster.router_from(SOURCE);
         fence_of(LOCK, &router.ask(LOCK.acquire(&key, "b", "")), "b");
-        assert_eq!(ask(&mut client, "DBSIZE"), 0);
+        assert_eq!(client.ask("DBSIZE"), 0);
     }
     opened.close();
 }
@@ -312,8 +305,8 @@ fn abandoned_move_brings_hold_back() {
     let nodes = SlotMoveNodes::new();
     let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     let (gone, stays) = (nodes.key("gone"), nodes.key("stays"));
-    let fence = fence_of(LOCK, &ask(&mut client, LOCK.acquire(&gone, "a", "")), "a");
-    fence_of(LOCK, &ask(&mut client, LOCK.acquire(&stays, "a", "")), "a");
+    let fence = fence_of(LOCK, &client.ask(LOCK.acquire(&gone, "a", "")), "a");
+    fence_of(LOCK, &client.ask(LOCK.acquire(&stays, "a", "")), "a");
     let mut turned = queued(source, LOCK.acquire(&gone, "b", "BLOCK 0"));
     let mut patient = queued(source, LOCK.acquire(&stays, "b", "BLOCK 0"));
     let opened = nodes.open();
@@ -325,13 +318,13 @@ fn abandoned_move_brings_hold_back() {
     opened.take_back(&gone);
     turned_away(&mut followed, "TRYAGAIN");
     opened.give_up();
-    assert_eq!(ask(&mut target.connect(), "DBSIZE"), 0);
+    assert_eq!(target.connect().ask("DBSIZE"), 0);
     assert_eq!(target.info_number("dsync", "dsync_holds"), 0);
 
     let mut again = queued(source, LOCK.acquire(&gone, "b", "BLOCK 0"));
     for (key, waiter) in [(&gone, &mut again), (&stays, &mut patient)] {
-        assert!(ask(&mut client, LOCK.check(key, "a")).as_int() > 0);
-        assert_eq!(ask(&mut client, LOCK.release(key, "a")), 1);
+        assert!(client.ask(LOCK.check(key, "a")).as_int() > 0);
+        assert_eq!(client.ask(LOCK.release(key, "a")), 1);
         assert!(fence_of(LOCK, &reply(waiter), "b") > fence);
     }
     assert_calm(source);
@@ -347,22 +340,18 @@ fn waiters_of_taken_slot_are_redirected_to_new_owner() {
     let mut waiting = Vec::new();
     for family in FAMILIES {
         let key = nodes.key(family.name);
-        fence_of(
-            family,
-            &ask(&mut client, family.acquire(&key, "a", "")),
-            "a",
-        );
+        fence_of(family, &client.ask(family.acquire(&key, "a", "")), "a");
         for token in ["b", "c"] {
             waiting.push(queued(source, family.acquire(&key, token, "BLOCK 0")));
         }
     }
     let group = nodes.key("group");
-    ask(&mut client, format!("DWG.ADD {group} TOKEN m")).grant();
+    client.ask(format!("DWG.ADD {group} TOKEN m")).grant();
     waiting.push(queued(source, format!("DWG.WAIT {group} BLOCK 0")));
     // A waiter for another slot of the same node is not disturbed.
     let other = nodes.cluster.key_of(SOURCE, "other");
     assert_ne!(nodes.cluster.slot(&other), nodes.cluster.slot(&nodes.tag));
-    fence_of(LOCK, &ask(&mut client, LOCK.acquire(&other, "a", "")), "a");
+    fence_of(LOCK, &client.ask(LOCK.acquire(&other, "a", "")), "a");
     let mut undisturbed = queued(source, LOCK.acquire(&other, "b", "BLOCK 0"));
     let granted_before = grants(source);
 
@@ -378,10 +367,10 @@ fn waiters_of_taken_slot_are_redirected_to_new_owner() {
         granted_before,
         "granted after the slot was lost"
     );
-    assert_eq!(ask(&mut client, "DBSIZE"), 1);
-    assert_eq!(ask(&mut client, LOCK.release(&other, "a")), 1);
+    assert_eq!(client.ask("DBSIZE"), 1);
+    assert_eq!(client.ask(LOCK.release(&other, "a")), 1);
     fence_of(LOCK, &reply(&mut undisturbed), "b");
-    assert_eq!(ask(&mut client, LOCK.release(&other, "b")), 1);
+    assert_eq!(client.ask(LOCK.release(&other, "b")), 1);
     nodes.assert_nothing_left();
 
     let mut router = nodes.cluster.router_from(SOURCE);
@@ -399,8 +388,8 @@ fn pause_moves_with_its_key_and_ends_at_the_target() {
     let (source, target) = (nodes.source(), nodes.target());
     let mut client = source.connect();
     let (long, short) = (nodes.key("long"), nodes.key("short"));
-    ask(&mut client, format!("DLOCK.PAUSE {long} 600000"));
-    ask(&mut client, format!("DONCE.PAUSE {short} 700"));
+    client.ask(format!("DLOCK.PAUSE {long} 600000"));
+    client.ask(format!("DONCE.PAUSE {short} 700"));
     let mut waiter = queued(source, format!("DLOCK.ACQUIRE {long} BLOCK 0 TOKEN w"));
     let before = digest(source, &long);
     let opened = nodes.open();
@@ -411,9 +400,9 @@ fn pause_moves_with_its_key_and_ends_at_the_target() {
     opened.close();
     let mut there = target.connect();
     let mut waiter = queued(target, format!("DLOCK.ACQUIRE {long} BLOCK 0 TOKEN w"));
-    assert!(ask(&mut there, format!("DLOCK.PAUSE {long} 0")).as_int() > 500_000);
+    assert!(there.ask(format!("DLOCK.PAUSE {long} 0")).as_int() > 500_000);
     assert_eq!(granted(&mut waiter).0, "w");
     wait_until_gone(&mut there, &short);
-    assert_eq!(ask(&mut there, format!("DLOCK.RELEASE {long} w")), 1);
+    assert_eq!(there.ask(format!("DLOCK.RELEASE {long} w")), 1);
     nodes.assert_nothing_left();
 }

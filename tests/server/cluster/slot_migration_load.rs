@@ -119,7 +119,7 @@ fn assert_exclusive_while_slot_moves(family: ClusterFamily, move_slot: MoveSlot)
     assert_eq!(*lock(&resource.complaints), Vec::<String>::new());
     for node in 0..3 {
         assert_eq!(cluster[node].info_number("dsync", "dsync_waiters"), 0);
-        assert_eq!(ask(&mut cluster[node].connect(), "DBSIZE"), 0);
+        assert_eq!(cluster[node].connect().ask("DBSIZE"), 0);
         assert_calm(&cluster[node]);
     }
 }

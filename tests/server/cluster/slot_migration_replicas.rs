@@ -33,7 +33,7 @@ fn assert_replicas_follow(move_slot: fn(&Cluster, u16)) {
     let (source, target) = (&cluster[SOURCE], &cluster[TARGET]);
     let mut client = source.connect();
     let held = FAMILIES.map(|family| {
-        let granted = ask(&mut client, family.acquire(&key(family), "a", "PX 60000"));
+        let granted = client.ask(family.acquire(&key(family), "a", "PX 60000"));
         fence_of(family, &granted, "a")
     });
     let before = FAMILIES.map(|family| digest(source, key(family)));
@@ -47,8 +47,7 @@ fn assert_replicas_follow(move_slot: fn(&Cluster, u16)) {
     old.wait_to_catch_up_with(source);
     for server in [source, old] {
         eventually("the end of what has left", SOON, || {
-            ask(&mut server.connect(), "DBSIZE") == 0
-                && server.info_number("dsync", "dsync_holds") == 0
+            server.connect().ask("DBSIZE") == 0 && server.info_number("dsync", "dsync_holds") == 0
         });
     }
     assert_eq!(new.info_number("dsync", "dsync_holds"), 4);

@@ -2,7 +2,6 @@
 //! and the server's categories of a command follow from its flags.
 
 use crate::commands::documented::*;
-use crate::support::steps::*;
 use crate::support::*;
 
 /// Whether this server lets modules put their commands into its own categories.
@@ -33,12 +32,12 @@ fn server_with(users: &str) -> Server {
 
 fn log_in(server: &Server, user: &str) -> Client {
     let mut client = server.connect();
-    assert_eq!(call!(client, "AUTH", user, "secret"), "OK");
+    assert_eq!(client.ask(format!("AUTH {user} secret")), "OK");
     // Commands that client libraries send after they connect.
-    assert_eq!(call!(client, "PING"), "PONG");
-    assert_eq!(call!(client, "SELECT", 0), "OK");
-    assert_eq!(call!(client, "CLIENT", "SETNAME", "name"), "OK");
-    assert!(!call!(client, "COMMAND", "DOCS", "DLOCK.ACQUIRE").is_error());
+    assert_eq!(client.ask("PING"), "PONG");
+    assert_eq!(client.ask("SELECT 0"), "OK");
+    assert_eq!(client.ask("CLIENT SETNAME name"), "OK");
+    assert!(!client.ask("COMMAND DOCS DLOCK.ACQUIRE").is_error());
     client
 }
 
@@ -117,7 +116,7 @@ fn users_with_commands_by_name_can_do_their_jobs_only() {
 fn users_with_the_modules_categories_can_do_their_jobs_only() {
     let plain = Server::start();
     if !has_own_categories(&plain) {
-        let refused = ask(&mut plain.connect(), "ACL SETUSER worker +@dsync-worker");
+        let refused = plain.connect().ask("ACL SETUSER worker +@dsync-worker");
         assert!(refused.error().contains("category"), "{refused:?}");
         return;
     }
@@ -126,10 +125,10 @@ fn users_with_the_modules_categories_can_do_their_jobs_only() {
     // By ACL SETUSER.
     let mut admin = plain.connect();
     for user in acl_users(BY_CATEGORY) {
-        assert_eq!(ask(&mut admin, format!("ACL SETUSER {user}")), "OK");
+        assert_eq!(admin.ask(format!("ACL SETUSER {user}")), "OK");
     }
     // The category `dsync` has all commands. (ACL CAT of Redis 7.4 and Valkey 8.0 does not list categories of modules.)
-    let all = ask(&mut admin, "COMMAND LIST FILTERBY ACLCAT dsync");
+    let all = admin.ask("COMMAND LIST FILTERBY ACLCAT dsync");
     let mut all: Vec<_> = joined(&all).split(' ').map(str::to_uppercase).collect();
     all.sort();
     let commands = documented(&mut admin);
@@ -149,7 +148,7 @@ fn expect_typed_lines_to_be_permitted(server: &Server) {
                 "admin" => server.connect(),
                 user => log_in(server, user),
             };
-            let reply = ask(&mut client, &command);
+            let reply = client.ask(&command);
             assert!(
                 !reply.is_error(),
                 "{page}: {user} types {command:?}: {reply:?}"
@@ -182,7 +181,7 @@ fn users_with_additions_can_do_what_these_are_for() {
     let server = Server::start();
     let mut admin = server.connect();
     for user in acl_users(BY_NAME) {
-        assert_eq!(ask(&mut admin, format!("ACL SETUSER {user}")), "OK");
+        assert_eq!(admin.ask(format!("ACL SETUSER {user}")), "OK");
     }
     for (user, purpose, lines) in [
         (
@@ -216,14 +215,14 @@ fn users_with_additions_can_do_what_these_are_for() {
         ("operator", "remove keys", &["DEL jobs:1"]),
     ] {
         for line in lines {
-            let reply = ask(&mut log_in(&server, user), line);
+            let reply = log_in(&server, user).ask(line);
             assert!(!is_permitted(&reply), "{user} types {line:?}: {reply:?}");
         }
         let rules = addition(purpose);
-        assert_eq!(ask(&mut admin, format!("ACL SETUSER {user} {rules}")), "OK");
+        assert_eq!(admin.ask(format!("ACL SETUSER {user} {rules}")), "OK");
         let mut client = log_in(&server, user);
         for line in lines {
-            let reply = ask(&mut client, line);
+            let reply = client.ask(line);
             assert!(is_permitted(&reply), "{user} types {line:?}: {reply:?}");
         }
     }
@@ -247,10 +246,10 @@ fn worker_learns_nothing_of_keys_that_are_not_its_own() {
     for way in ways {
         let server = server_with(way);
         let mut admin = server.connect();
-        assert_eq!(ask(&mut admin, format!("ACL SETUSER worker {rules}")), "OK");
+        assert_eq!(admin.ask(format!("ACL SETUSER worker {rules}")), "OK");
         for user in ["worker", "exporter"] {
             let mut client = log_in(&server, user);
-            let reply = ask(&mut client, "CLIENT TRACKING ON BCAST");
+            let reply = client.ask("CLIENT TRACKING ON BCAST");
             assert!(!is_permitted(&reply), "{way}: {user}: {reply:?}");
         }
         for subscribe in [
@@ -258,7 +257,7 @@ fn worker_learns_nothing_of_keys_that_are_not_its_own() {
             "SSUBSCRIBE dsync:{other:1}:1795272958977832",
             "PSUBSCRIBE dsync:*",
         ] {
-            let reply = ask(&mut log_in(&server, "worker"), subscribe);
+            let reply = log_in(&server, "worker").ask(subscribe);
             assert!(!is_permitted(&reply), "{way}: {subscribe}: {reply:?}");
         }
     }
@@ -271,7 +270,7 @@ fn acl_categories_of_commands_follow_from_their_flags() {
     let commands = documented(&mut client);
     let names = commands.iter().map(|command| command.name.as_str());
     for name in names.chain(INTERNAL) {
-        let info = call!(client, "COMMAND", "INFO", name);
+        let info = client.ask(format!("COMMAND INFO {name}"));
         let [Reply::Array(info)] = info.as_array() else {
             assert!(INTERNAL.contains(&name), "{name} is hidden");
             continue;
@@ -320,12 +319,9 @@ fn user_without_dangerous_commands_can_work_and_look_only() {
         "~* +@all -@admin -@dangerous -client|tracking",
     ];
     for (nth, rule) in rules.into_iter().enumerate() {
-        ask(
-            &mut admin,
-            format!("ACL SETUSER user{nth} on >secret {rule}"),
-        );
+        admin.ask(format!("ACL SETUSER user{nth} on >secret {rule}"));
         let mut client = server.connect();
-        assert_eq!(call!(client, "AUTH", format!("user{nth}"), "secret"), "OK");
+        assert_eq!(client.ask(format!("AUTH user{nth} secret")), "OK");
         for command in &commands {
             let request = command.bare(&format!("k:{}", command.name));
             let reply = client.call(&request);

@@ -20,13 +20,13 @@ struct Docs {
 impl Docs {
     /// The entry of a command in COMMAND DOCS.
     fn of(&mut self, name: &str) -> Reply {
-        let docs = ask(&mut self.client, format!("COMMAND DOCS {name}"));
+        let docs = self.client.ask(format!("COMMAND DOCS {name}"));
         docs.field(name).clone()
     }
 
     /// The commands for clients, in capitals.
     fn commands(&mut self) -> BTreeSet<String> {
-        let listed = ask(&mut self.client, "COMMAND LIST FILTERBY MODULE dsync");
+        let listed = self.client.ask("COMMAND LIST FILTERBY MODULE dsync");
         let names = texts(&listed).into_iter().map(str::to_uppercase);
         let is_for_clients = |name: &String| {
             let docs = self.of(name);
@@ -164,7 +164,7 @@ fn pages_tell_version_complexity_key_and_acl_categories() {
                 page.fact("complexity"),
                 "{place}"
             );
-            let info = ask(&mut docs.client, format!("COMMAND INFO {name}"));
+            let info = docs.client.ask(format!("COMMAND INFO {name}"));
             let info = info.as_array()[0].as_array();
             let required = minimal(name, syntax).len() as i64;
             let is_fixed = !syntax.contains('[');
@@ -232,7 +232,7 @@ const TROUBLE: [[&str; 2]; 2] = [
 
 /// Sends a request and notes the error that answers it, by command.
 fn note(errors: &mut BTreeMap<String, Vec<String>>, client: &mut Client, request: &str) {
-    if let Reply::Error(line) = ask(client, request) {
+    if let Reply::Error(line) = client.ask(request) {
         // EVAL is the only request here that does not begin with a command of the module.
         let mut words = request.split([' ', '\'']);
         let command = words.find(|word| word.starts_with('D'));
@@ -254,31 +254,31 @@ fn errors_by_command(pages: &[Page]) -> BTreeMap<String, Vec<String>> {
         note(&mut errors, client, name);
         note(&mut errors, client, &format!("{request} option"));
         if syntax.starts_with("key") {
-            assert_eq!(ask(client, "SET k text"), "OK");
+            assert_eq!(client.ask("SET k text"), "OK");
             note(&mut errors, client, &request);
         }
-        ask(client, "FLUSHALL");
+        client.ask("FLUSHALL");
         for [begin, end] in TROUBLE {
-            assert_eq!(ask(client, begin), "OK");
+            assert_eq!(client.ask(begin), "OK");
             note(&mut errors, client, &request);
-            assert_eq!(ask(client, end), "OK");
+            assert_eq!(client.ask(end), "OK");
         }
     }
     for requests in REFUSED {
-        ask(client, "FLUSHALL");
+        client.ask("FLUSHALL");
         for request in requests {
             note(&mut errors, client, request);
         }
     }
-    ask(client, "CONFIG SET dsync.max-waiters-per-key 1");
+    client.ask("CONFIG SET dsync.max-waiters-per-key 1");
     for [hold, wait] in WAITING {
-        ask(client, "FLUSHALL");
-        ask(client, hold);
+        client.ask("FLUSHALL");
+        client.ask(hold);
         let mut waiter = server.connect();
         let id = waiter.id();
         queue(&server, &mut waiter, wait);
         note(&mut errors, client, wait);
-        assert_eq!(ask(client, format!("CLIENT UNBLOCK {id} ERROR")), 1);
+        assert_eq!(client.ask(format!("CLIENT UNBLOCK {id} ERROR")), 1);
         let command = wait.split(' ').next().expect("a command");
         let line = reply(&mut waiter).error().to_owned();
         errors.entry(command.to_owned()).or_default().push(line);
@@ -332,7 +332,7 @@ fn words_in_capitals(text: &str) -> BTreeSet<&str> {
 fn pages_name_no_option_that_does_not_exist() {
     let (server, (pages, _)) = (Server::start(), pages());
     let mut known: BTreeSet<String> = PROSE.map(str::to_owned).into();
-    let listed = ask(&mut server.connect(), "COMMAND LIST");
+    let listed = server.connect().ask("COMMAND LIST");
     let commands = texts(&listed).join(" ").to_uppercase();
     known.extend(words_in_capitals(&commands).into_iter().map(str::to_owned));
     for page in &pages {

@@ -30,7 +30,7 @@ pub struct DocArgument {
 
 /// All commands for clients, by name.
 pub fn documented(client: &mut Client) -> Vec<Documented> {
-    let listed = call!(client, "COMMAND", "LIST", "FILTERBY", "MODULE", "dsync");
+    let listed = client.ask("COMMAND LIST FILTERBY MODULE dsync");
     let names = listed
         .as_array()
         .iter()
@@ -38,7 +38,10 @@ pub fn documented(client: &mut Client) -> Vec<Documented> {
     let mut names: Vec<_> = names.filter(|name| !INTERNAL.contains(&&**name)).collect();
     names.sort();
     let described = |name: String| {
-        let docs = call!(client, "COMMAND", "DOCS", &name).field(&name).clone();
+        let docs = client
+            .ask(format!("COMMAND DOCS {name}"))
+            .field(&name)
+            .clone();
         let args = arguments(client, &docs);
         Documented { name, docs, args }
     };
@@ -195,7 +198,7 @@ fn bounds(client: &mut Client, summary: &str) -> (u64, u64) {
         .expect("two bounds");
     let number = |text: &str| text.split([' ', ',']).next().and_then(|n| n.parse().ok());
     let setting = || {
-        let value = call!(client, "CONFIG", "GET", most);
+        let value = client.ask(format!("CONFIG GET {most}"));
         let value = number(value.field(most).as_str()).expect("a number");
         if least.ends_with(" second") {
             value / 1_000

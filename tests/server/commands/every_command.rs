@@ -61,7 +61,7 @@ fn command_docs_and_info_describe_every_command() {
         let is_complete = complexity.starts_with("O(") && complexity.contains(" N the number of ");
         assert!(is_complete, "{name}: {complexity}");
 
-        let info = call!(client, "COMMAND", "INFO", name);
+        let info = client.ask(format!("COMMAND INFO {name}"));
         let info = info.as_array()[0].as_array();
         let required = args.iter().filter(|arg| !arg.optional).count() as i64 + 1;
         let arity = if command.is_fixed() {
@@ -89,8 +89,8 @@ fn assert_keys(client: &mut Client, command: &Documented, flags: &str) {
         .collect::<Vec<_>>()
         .join(" ");
     let name = &command.name;
-    let keys = ask(client, format!("COMMAND GETKEYS {name} {request}"));
-    let flagged = ask(client, format!("COMMAND GETKEYSANDFLAGS {name} {request}"));
+    let keys = client.ask(format!("COMMAND GETKEYS {name} {request}"));
+    let flagged = client.ask(format!("COMMAND GETKEYSANDFLAGS {name} {request}"));
     if !command.has_key() {
         assert!(keys.error().contains("no key arguments"), "{name}");
         return;
@@ -118,10 +118,10 @@ impl Bench {
         let mut client = server.connect();
         let commands = documented(&mut client);
         hold_all(&mut client, &commands);
-        ask(&mut client, "SET a-string text");
-        ask(&mut client, "RPUSH a-list item");
-        ask(&mut client, "XADD a-stream * field value");
-        let before = ask(&mut client, "DEBUG DIGEST");
+        client.ask("SET a-string text");
+        client.ask("RPUSH a-list item");
+        client.ask("XADD a-stream * field value");
+        let before = client.ask("DEBUG DIGEST");
         let bench = Bench {
             server,
             client,
@@ -146,7 +146,7 @@ impl Bench {
         assert!(!text.contains(SECRET), "{shown:?}: a token in {text:?}");
         let is_whole = text.len() < 300 && !text.contains(" ,") && !text.contains("  ");
         assert!(is_whole, "{shown:?}: {text:?}");
-        let now = ask(&mut self.client, "DEBUG DIGEST");
+        let now = self.client.ask("DEBUG DIGEST");
         assert_eq!(now, self.before, "{shown:?}: something has changed");
     }
 }
@@ -288,7 +288,7 @@ fn values_at_their_bounds_are_accepted() {
                     "integer" => bound.to_string(),
                     _ => "x".repeat(usize::try_from(bound).expect("a length")),
                 };
-                ask(&mut bench.client, "FLUSHALL");
+                bench.client.ask("FLUSHALL");
                 hold_all(&mut bench.client, &commands);
                 let mut request = command.with(key, arg, &value);
                 if command.asks() && !arg.is_word("TOKEN") {
@@ -340,9 +340,9 @@ fn token_stays_out_of_the_slow_log_in_any_position() {
             let more: Vec<_> = more
                 .map(|word| if word == "S" { SECRET } else { word })
                 .collect();
-            ask(&mut client, "SLOWLOG RESET");
+            client.ask("SLOWLOG RESET");
             client.call(&command.request(command.family(), &owned(&more)));
-            let log = format!("{:?}", ask(&mut client, "SLOWLOG GET 10"));
+            let log = format!("{:?}", client.ask("SLOWLOG GET 10"));
             let is_hidden = !log.contains(SECRET) && log.contains(&command.name);
             assert!(is_hidden, "{} {more:?}: {log}", command.name);
         }

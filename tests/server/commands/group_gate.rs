@@ -9,10 +9,10 @@ use std::time::Duration;
 fn group_gate_admits_up_to_its_limit_in_order() {
     let server = Server::start();
     let mut client = server.connect();
-    let first = call!(client, "DWG.ADD", "group", "LIMIT", 2).grant().0;
+    let first = client.ask("DWG.ADD group LIMIT 2").grant().0;
     let second = add(&mut client);
     assert!(
-        call!(client, "DWG.ADD", "group").is_nil(),
+        client.ask("DWG.ADD group").is_nil(),
         "the gate of the first is in force"
     );
     let mut waiters: Vec<_> = (0..4)
@@ -27,15 +27,18 @@ fn group_gate_admits_up_to_its_limit_in_order() {
         for waiter in &mut waiters[at..] {
             waiter.expect_silence(Duration::from_millis(10));
         }
-        assert_eq!(call!(client, "DWG.DONE", "group", live.remove(0)), 1);
+        assert_eq!(client.ask(format!("DWG.DONE group {}", live.remove(0))), 1);
         let (token, fence) = reply(&mut waiters[at]).grant();
         assert!(fence > last, "in their order");
         last = fence;
         live.push(token);
-        assert_eq!(*call!(client, "DWG.INFO", "group").field("holders"), 2);
+        assert_eq!(*client.ask("DWG.INFO group").field("holders"), 2);
     }
     watcher.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DWG.DONE", "group", &live[0], &live[1]), 2);
+    assert_eq!(
+        client.ask(format!("DWG.DONE group {} {}", live[0], live[1])),
+        2
+    );
     assert_tally(&reply(&mut watcher), 6, 0);
 }
 
@@ -43,13 +46,13 @@ fn group_gate_admits_up_to_its_limit_in_order() {
 fn group_round_is_open_while_an_add_waits() {
     let server = Server::start();
     let mut client = server.connect();
-    let (token, _) = call!(client, "DWG.ADD", "group", "LIMIT", 1).grant();
+    let (token, _) = client.ask("DWG.ADD group LIMIT 1").grant();
     let mut worker = queued(&server, "DWG.ADD group BLOCK 0");
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     let (token, _) = reply(&mut worker).grant();
     waiter.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     assert_tally(&reply(&mut waiter), 2, 0);
 }
 
@@ -57,11 +60,11 @@ fn group_round_is_open_while_an_add_waits() {
 fn group_gate_raised_admits_waiters_and_lowered_ends_nobody() {
     let server = Server::start();
     let mut client = server.connect();
-    let first = call!(client, "DWG.ADD", "group", "LIMIT", 1).grant().0;
+    let first = client.ask("DWG.ADD group LIMIT 1").grant().0;
     let mut waiters = [(); 2].map(|()| queued(&server, "DWG.ADD group BLOCK 0"));
     // A refused try does not change the gate.
-    assert!(call!(client, "DWG.ADD", "group", "LIMIT", 9).is_nil());
-    assert_eq!(*call!(client, "DWG.INFO", "group").field("limit"), 1);
+    assert!(client.ask("DWG.ADD group LIMIT 9").is_nil());
+    assert_eq!(*client.ask("DWG.INFO group").field("limit"), 1);
     // A request that queues does: it makes room for the two before it and for itself.
     let mut wide = server.connect();
     wide.send(&["DWG.ADD", "group", "LIMIT", "4", "BLOCK", "0"]);
@@ -71,23 +74,20 @@ fn group_gate_raised_admits_waiters_and_lowered_ends_nobody() {
         .collect();
     live.push(reply(&mut wide).grant().0);
     live.push(first);
-    assert_eq!(*call!(client, "DWG.INFO", "group").field("limit"), 4);
-    assert_eq!(
-        *call!(client, "DWG.INFO", "group").field("limit-changes"),
-        1
-    );
+    assert_eq!(*client.ask("DWG.INFO group").field("limit"), 4);
+    assert_eq!(*client.ask("DWG.INFO group").field("limit-changes"), 1);
 
     let mut narrow = queued(&server, "DWG.ADD group LIMIT 2 BLOCK 0");
     assert_eq!(
-        *call!(client, "DWG.INFO", "group").field("holders"),
+        *client.ask("DWG.INFO group").field("holders"),
         4,
         "no member is removed"
     );
     for token in live.drain(..2) {
-        assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+        assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
         narrow.expect_silence(A_WHILE);
     }
-    assert_eq!(call!(client, "DWG.DONE", "group", live.remove(0)), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {}", live.remove(0))), 1);
     reply(&mut narrow).grant();
 }
 
@@ -99,15 +99,15 @@ fn group_without_limit_has_no_gate() {
         client.send(&["DWG.ADD", "group"]);
     }
     (0..2_000).for_each(|_| drop(reply(&mut client).grant()));
-    assert_eq!(*call!(client, "DWG.INFO", "group").field("holders"), 2_000);
-    assert!(call!(client, "DWG.INFO", "group").field("limit").is_nil());
+    assert_eq!(*client.ask("DWG.INFO group").field("holders"), 2_000);
+    assert!(client.ask("DWG.INFO group").field("limit").is_nil());
 }
 
 #[test]
 fn group_ephemeral_member_that_is_lost_makes_room_at_the_gate() {
     let server = Server::start();
     let mut worker = server.connect();
-    call!(worker, "DWG.ADD", "group", "LIMIT", 1, "EPHEMERAL").grant();
+    worker.ask("DWG.ADD group LIMIT 1 EPHEMERAL").grant();
     let mut next = queued(&server, "DWG.ADD group BLOCK 0");
     worker.close();
     reply(&mut next).grant();

@@ -8,18 +8,18 @@ use crate::support::*;
 fn group_lapsed_member_is_lost_and_its_job_stays_owed() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(call!(client, "DWG.EXPECT", "group", 1), 1);
-    let (lost, _) = call!(client, "DWG.ADD", "group", "PX", 40).grant();
+    assert_eq!(client.ask("DWG.EXPECT group 1"), 1);
+    let (lost, _) = client.ask("DWG.ADD group PX 40").grant();
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
     eventually("the lapse", SOON, || {
-        *call!(client, "DWG.INFO", "group").field("lapsed") == 1
+        *client.ask("DWG.INFO group").field("lapsed") == 1
     });
-    assert_eq!(*call!(client, "DWG.INFO", "group").field("owed"), 1);
+    assert_eq!(*client.ask("DWG.INFO group").field("owed"), 1);
     waiter.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DWG.DONE", "group", lost), 0, "too late");
+    assert_eq!(client.ask(format!("DWG.DONE group {lost}")), 0, "too late");
     waiter.expect_silence(A_WHILE);
     let token = add(&mut client);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     assert_tally(&reply(&mut waiter), 1, 1);
 }
 
@@ -27,23 +27,23 @@ fn group_lapsed_member_is_lost_and_its_job_stays_owed() {
 fn group_released_member_is_not_tallied_and_its_job_stays_owed() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(call!(client, "DWG.EXPECT", "group", 1), 1);
+    assert_eq!(client.ask("DWG.EXPECT group 1"), 1);
     let token = add(&mut client);
-    assert_eq!(call!(client, "DWG.RELEASE", "group", &token), 1);
-    assert_eq!(call!(client, "DWG.RELEASE", "group", &token), 0);
-    assert_eq!(call!(client, "DWG.DONE", "group", &token), 0);
-    let info = call!(client, "DWG.INFO", "group");
+    assert_eq!(client.ask(format!("DWG.RELEASE group {token}")), 1);
+    assert_eq!(client.ask(format!("DWG.RELEASE group {token}")), 0);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 0);
+    let info = client.ask("DWG.INFO group");
     let counts = ["done", "lapsed", "owed"].map(|field| info.field(field).as_int());
     assert_eq!(counts, [0, 0, 1]);
-    assert!(call!(client, "DWG.WAIT", "group").is_nil());
+    assert!(client.ask("DWG.WAIT group").is_nil());
     let token = add(&mut client);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 1, 0);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
+    assert_tally(&client.ask("DWG.WAIT group"), 1, 0);
 
     // Without a total, RELEASE of the last member finishes the round.
     let token = add(&mut client);
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
-    assert_eq!(call!(client, "DWG.RELEASE", "group", token), 1);
+    assert_eq!(client.ask(format!("DWG.RELEASE group {token}")), 1);
     assert_tally(&reply(&mut waiter), 0, 0);
 }
 
@@ -51,12 +51,12 @@ fn group_released_member_is_not_tallied_and_its_job_stays_owed() {
 fn group_revoked_member_is_lost() {
     let server = Server::start();
     let mut client = server.connect();
-    let (token, fence) = call!(client, "DWG.ADD", "group").grant();
+    let (token, fence) = client.ask("DWG.ADD group").grant();
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
-    assert_eq!(call!(client, "DWG.REVOKE", "group", fence), 1);
+    assert_eq!(client.ask(format!("DWG.REVOKE group {fence}")), 1);
     assert_tally(&reply(&mut waiter), 0, 1);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 0);
-    assert_eq!(call!(client, "DWG.REVOKE", "group", fence), 0);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 0);
+    assert_eq!(client.ask(format!("DWG.REVOKE group {fence}")), 0);
 }
 
 #[test]
@@ -64,16 +64,16 @@ fn group_ephemeral_member_is_lost_with_its_connection() {
     let server = Server::start();
     let mut client = server.connect();
     let mut worker = server.connect();
-    call!(worker, "DWG.ADD", "group", "EPHEMERAL").grant();
-    let (kept, _) = call!(server.connect(), "DWG.ADD", "group").grant();
+    worker.ask("DWG.ADD group EPHEMERAL").grant();
+    let (kept, _) = server.connect().ask("DWG.ADD group").grant();
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
     worker.close();
     eventually("the loss", SOON, || {
-        *call!(client, "DWG.INFO", "group").field("lapsed") == 1
+        *client.ask("DWG.INFO group").field("lapsed") == 1
     });
     // The other member's connection is closed too, but without EPHEMERAL only its lease ends it.
     waiter.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DWG.DONE", "group", kept), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {kept}")), 1);
     assert_tally(&reply(&mut waiter), 1, 1);
 }
 
@@ -82,22 +82,22 @@ fn group_done_repeated_or_too_late_counts_0() {
     let server = Server::start();
     let mut client = server.connect();
     let (token, other) = (add(&mut client), add(&mut client));
-    assert_eq!(call!(client, "DWG.DONE", "group", &token), 1);
-    assert_eq!(call!(client, "DWG.DONE", "group", &token), 0);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 0);
     assert_eq!(call!(client, "DWG.DONE", "group", "never seen"), 0);
-    assert_eq!(call!(client, "DWG.DONE", "absent", &token), 0);
-    assert_eq!(call!(client, "EXISTS", "absent"), 0);
-    assert!(call!(client, "DWG.WAIT", "group").is_nil());
-    assert_eq!(call!(client, "DWG.DONE", "group", &other), 1);
-    assert_eq!(call!(client, "DWG.DONE", "group", &other), 0);
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 2, 0);
+    assert_eq!(client.ask(format!("DWG.DONE absent {token}")), 0);
+    assert_eq!(client.ask("EXISTS absent"), 0);
+    assert!(client.ask("DWG.WAIT group").is_nil());
+    assert_eq!(client.ask(format!("DWG.DONE group {other}")), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {other}")), 0);
+    assert_tally(&client.ask("DWG.WAIT group"), 2, 0);
 
-    call!(client, "DWG.ADD", "group", "TOKEN", "slow", "PX", 20).grant();
+    client.ask("DWG.ADD group TOKEN slow PX 20").grant();
     eventually("the lapse", SOON, || {
-        *call!(client, "DWG.INFO", "group").field("holders") == 0
+        *client.ask("DWG.INFO group").field("holders") == 0
     });
-    assert_eq!(call!(client, "DWG.DONE", "group", "slow"), 0);
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 0, 1);
+    assert_eq!(client.ask("DWG.DONE group slow"), 0);
+    assert_tally(&client.ask("DWG.WAIT group"), 0, 1);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn group_done_with_many_tokens_ends_each_member_once() {
     assert_eq!(client.call(&request), 499);
     assert_eq!(client.call(&request), 0);
     waiter.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DWG.DONE", "group", &tokens[499]), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {}", tokens[499])), 1);
     assert_tally(&reply(&mut waiter), 500, 0);
 }
 
@@ -121,23 +121,23 @@ fn group_done_with_many_tokens_ends_each_member_once() {
 fn group_members_can_be_renewed_and_checked() {
     let server = Server::start();
     let mut client = server.connect();
-    let (token, fence) = call!(client, "DWG.ADD", "group", "PX", 5_000, "TOKEN", "t").grant();
-    assert!((1..=5_000).contains(&call!(client, "DWG.CHECK", "group", &token).as_int()));
-    assert_eq!(call!(client, "DWG.RENEW", "group", &token, "PX", 50_000), 1);
-    assert!(call!(client, "DWG.CHECK", "group", &token).as_int() > 5_000);
-    assert_eq!(call!(client, "DWG.RENEW", "group", &token), 1);
-    let left = call!(client, "DWG.CHECK", "group", &token).as_int();
+    let (token, fence) = client.ask("DWG.ADD group PX 5000 TOKEN t").grant();
+    assert!((1..=5_000).contains(&client.ask(format!("DWG.CHECK group {token}")).as_int()));
+    assert_eq!(client.ask(format!("DWG.RENEW group {token} PX 50000")), 1);
+    assert!(client.ask(format!("DWG.CHECK group {token}")).as_int() > 5_000);
+    assert_eq!(client.ask(format!("DWG.RENEW group {token}")), 1);
+    let left = client.ask(format!("DWG.CHECK group {token}")).as_int();
     assert!(
         (30_001..=50_000).contains(&left),
         "as long as the last lease: {left}"
     );
     // The same request again is granted the same membership.
     assert_eq!(
-        call!(client, "DWG.ADD", "group", "TOKEN", "t").grant(),
+        client.ask("DWG.ADD group TOKEN t").grant(),
         (token.clone(), fence)
     );
-    assert_eq!(call!(client, "DWG.DONE", "group", &token), 1);
-    assert_eq!(call!(client, "DWG.RENEW", "group", &token), 0);
-    assert_eq!(call!(client, "DWG.CHECK", "group", &token), 0);
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 1, 0);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
+    assert_eq!(client.ask(format!("DWG.RENEW group {token}")), 0);
+    assert_eq!(client.ask(format!("DWG.CHECK group {token}")), 0);
+    assert_tally(&client.ask("DWG.WAIT group"), 1, 0);
 }

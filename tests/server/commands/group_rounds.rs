@@ -11,25 +11,22 @@ fn group_round_finishes_with_its_last_member() {
     let server = Server::start();
     let mut client = server.connect();
     let (one, two) = (add(&mut client), add(&mut client));
-    assert!(
-        call!(client, "DWG.WAIT", "group").is_nil(),
-        "not finished yet"
-    );
+    assert!(client.ask("DWG.WAIT group").is_nil(), "not finished yet");
     let mut waiters = [
         queued(&server, "DWG.WAIT group BLOCK 0"),
         queued(&server, "DWG.WAIT group BLOCK 60000"),
     ];
-    assert_eq!(call!(client, "DWG.DONE", "group", one), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {one}")), 1);
     waiters
         .iter_mut()
         .for_each(|waiter| waiter.expect_silence(A_WHILE));
     assert_eq!(state(&mut client), "open");
-    assert_eq!(call!(client, "DWG.DONE", "group", two), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {two}")), 1);
     waiters
         .iter_mut()
         .for_each(|waiter| assert_tally(&reply(waiter), 2, 0));
     assert_eq!(state(&mut client), "finished");
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 2, 0);
+    assert_tally(&client.ask("DWG.WAIT group"), 2, 0);
 }
 
 #[test]
@@ -37,11 +34,11 @@ fn group_round_finishes_without_any_wait() {
     let server = Server::start();
     let mut client = server.connect();
     let token = add(&mut client);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     // The round is finished although nobody sent WAIT: the next member belongs to the next round.
     assert_eq!(state(&mut client), "finished");
     add(&mut client);
-    let info = call!(client, "DWG.INFO", "group");
+    let info = client.ask("DWG.INFO group");
     assert_eq!(
         (info.field("state"), info.field("done")),
         (&Reply::Bulk(b"open".to_vec()), &Reply::Int(0))
@@ -56,24 +53,25 @@ fn group_tally_is_kept_for_group_keep_ms() {
         .start();
     let mut client = server.connect();
     let token = add(&mut client);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
-    let until = call!(client, "DWG.INFO", "group")
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
+    let until = client
+        .ask("DWG.INFO group")
         .field("kept-until-unix-ms")
         .as_int();
-    let time = call!(client, "TIME");
+    let time = client.ask("TIME");
     let now = time.as_array()[0].as_str().parse::<i64>().expect("seconds") * 1_000;
     assert!((now..=now + 3_500).contains(&until), "{until} at {now}");
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 1, 0);
-    assert_tally(&call!(client, "DWG.WAIT", "group", "BLOCK", 0), 1, 0);
+    assert_tally(&client.ask("DWG.WAIT group"), 1, 0);
+    assert_tally(&client.ask("DWG.WAIT group BLOCK 0"), 1, 0);
     assert_eq!(
-        call!(client, "TTL", "group"),
+        client.ask("TTL group"),
         -1,
         "the engine's deadline, not Redis' own"
     );
     eventually("the end of the tally", SOON, || {
-        call!(client, "EXISTS", "group") == 0
+        client.ask("EXISTS group") == 0
     });
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 0, 0);
+    assert_tally(&client.ask("DWG.WAIT group"), 0, 0);
 }
 
 /// A client queued an ADD in a PAUSE and died. Its turn began a new round, which wiped the tally of the finished one.
@@ -82,29 +80,29 @@ fn group_tally_comes_back_after_the_turn_of_a_dead_place() {
     let server = Server::start();
     let mut client = server.connect();
     let token = add(&mut client);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     let kept_until = |client: &mut Client| {
-        let info = call!(client, "DWG.INFO", "group");
+        let info = client.ask("DWG.INFO group");
         info.field("kept-until-unix-ms").clone()
     };
     let until = kept_until(&mut client);
-    ask(&mut client, "DWG.PAUSE group 60000");
-    ask(&mut client, "DWG.ADD group TOKEN dead QUEUE 1000");
-    ask(&mut client, "DWG.PAUSE group 0");
+    client.ask("DWG.PAUSE group 60000");
+    client.ask("DWG.ADD group TOKEN dead QUEUE 1000");
+    client.ask("DWG.PAUSE group 0");
     assert_eq!(server.info_number("dsync", "dsync_wg_holds"), 1);
-    assert_tally(&ask(&mut client, "DWG.WAIT group BLOCK 0"), 1, 0);
+    assert_tally(&client.ask("DWG.WAIT group BLOCK 0"), 1, 0);
     assert_eq!(server.info_number("dsync", "dsync_wg_undelivered"), 1);
     assert_eq!(state(&mut client), "finished");
     assert_eq!(kept_until(&mut client), until, "its time has gone on");
 
     // A member that is heard of begins a round of its own.
-    ask(&mut client, "DWG.PAUSE group 60000");
+    client.ask("DWG.PAUSE group 60000");
     let request = "DWG.ADD group TOKEN late QUEUE 60000";
-    ask(&mut client, request);
-    ask(&mut client, "DWG.PAUSE group 0");
-    ask(&mut client, request).grant();
-    assert_eq!(call!(client, "DWG.RELEASE", "group", "late"), 1);
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 0, 0);
+    client.ask(request);
+    client.ask("DWG.PAUSE group 0");
+    client.ask(request).grant();
+    assert_eq!(client.ask("DWG.RELEASE group late"), 1);
+    assert_tally(&client.ask("DWG.WAIT group"), 0, 0);
 }
 
 #[test]
@@ -116,8 +114,8 @@ fn group_kept_for_0_ms_is_gone_when_its_round_finishes() {
     let mut client = server.connect();
     let token = add(&mut client);
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
-    assert_eq!(call!(client, "EXISTS", "group"), 0);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
+    assert_eq!(client.ask("EXISTS group"), 0);
     assert_tally(&reply(&mut waiter), 1, 0);
 }
 
@@ -126,39 +124,36 @@ fn group_add_or_expect_after_finish_starts_a_new_round() {
     let server = Server::start();
     let mut client = server.connect();
     for begin in ["ADD", "EXPECT"] {
-        call!(client, "DEL", "group");
-        assert_eq!(call!(client, "DWG.EXPECT", "group", 1), 1);
+        client.ask("DEL group");
+        assert_eq!(client.ask("DWG.EXPECT group 1"), 1);
         let token = add(&mut client);
-        assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
-        assert_tally(&call!(client, "DWG.WAIT", "group"), 1, 0);
+        assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
+        assert_tally(&client.ask("DWG.WAIT group"), 1, 0);
         if begin == "EXPECT" {
             assert_eq!(
-                call!(client, "DWG.EXPECT", "group", 2),
+                client.ask("DWG.EXPECT group 2"),
                 2,
                 "the jobs of the last round do not count"
             );
-            assert!(call!(client, "DWG.WAIT", "group").is_nil());
+            assert!(client.ask("DWG.WAIT group").is_nil());
             for _ in 0..2 {
                 let token = add(&mut client);
-                assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+                assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
             }
-            assert_tally(&call!(client, "DWG.WAIT", "group"), 2, 0);
+            assert_tally(&client.ask("DWG.WAIT group"), 2, 0);
         } else {
             // The last round's total does not count either: this round has one member and no total.
             let token = add(&mut client);
-            assert!(
-                call!(client, "DWG.INFO", "group")
-                    .field("expected")
-                    .is_nil()
-            );
-            let fence = call!(client, "DWG.INFO", "group")
+            assert!(client.ask("DWG.INFO group").field("expected").is_nil());
+            let fence = client
+                .ask("DWG.INFO group")
                 .field("first-holders")
                 .as_array()[0]
                 .field("fence")
                 .as_int();
-            assert_eq!(call!(client, "DWG.REVOKE", "group", fence), 1);
-            assert_eq!(call!(client, "DWG.CHECK", "group", token), 0);
-            assert_tally(&call!(client, "DWG.WAIT", "group"), 0, 1);
+            assert_eq!(client.ask(format!("DWG.REVOKE group {fence}")), 1);
+            assert_eq!(client.ask(format!("DWG.CHECK group {token}")), 0);
+            assert_tally(&client.ask("DWG.WAIT group"), 0, 1);
         }
     }
 }
@@ -167,14 +162,14 @@ fn group_add_or_expect_after_finish_starts_a_new_round() {
 fn group_expect_keeps_wait_until_all_are_added_and_done() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(call!(client, "DWG.EXPECT", "group", 3), 3);
+    assert_eq!(client.ask("DWG.EXPECT group 3"), 3);
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
     for job in 1..=3 {
         waiter.expect_silence(A_WHILE);
         let token = add(&mut client);
-        let owed = call!(client, "DWG.INFO", "group").field("owed").as_int();
+        let owed = client.ask("DWG.INFO group").field("owed").as_int();
         assert_eq!(owed, 4 - job, "a member that lives is still owed");
-        assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+        assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     }
     assert_tally(&reply(&mut waiter), 3, 0);
 }
@@ -183,42 +178,42 @@ fn group_expect_keeps_wait_until_all_are_added_and_done() {
 fn group_round_with_more_than_expected_waits_for_live_members() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(call!(client, "DWG.EXPECT", "group", 1), 1);
+    assert_eq!(client.ask("DWG.EXPECT group 1"), 1);
     let tokens = [add(&mut client), add(&mut client)];
-    assert_eq!(call!(client, "DWG.DONE", "group", &tokens[0]), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {}", tokens[0])), 1);
     assert!(
-        call!(client, "DWG.WAIT", "group").is_nil(),
+        client.ask("DWG.WAIT group").is_nil(),
         "one member still works"
     );
-    assert_eq!(call!(client, "DWG.DONE", "group", &tokens[1]), 1);
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 2, 0);
+    assert_eq!(client.ask(format!("DWG.DONE group {}", tokens[1])), 1);
+    assert_tally(&client.ask("DWG.WAIT group"), 2, 0);
 }
 
 #[test]
 fn group_total_can_be_raised_and_lowered() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(call!(client, "DWG.EXPECT", "group", 2), 2);
+    assert_eq!(client.ask("DWG.EXPECT group 2"), 2);
     let token = add(&mut client);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
-    assert_eq!(call!(client, "DWG.EXPECT", "group", 5), 4);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
+    assert_eq!(client.ask("DWG.EXPECT group 5"), 4);
     let token = add(&mut client);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
 
     // A total below what is done: the round finishes when its last live member ends.
     let last = add(&mut client);
-    assert_eq!(call!(client, "DWG.EXPECT", "group", 1), 0);
+    assert_eq!(client.ask("DWG.EXPECT group 1"), 0);
     waiter.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DWG.RELEASE", "group", last), 1);
+    assert_eq!(client.ask(format!("DWG.RELEASE group {last}")), 1);
     assert_tally(&reply(&mut waiter), 2, 0);
 
     // A total equal to what is done, and no live member: EXPECT itself finishes the round.
-    assert_eq!(call!(client, "DWG.EXPECT", "group", 2), 2);
+    assert_eq!(client.ask("DWG.EXPECT group 2"), 2);
     let token = add(&mut client);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
-    assert_eq!(call!(client, "DWG.EXPECT", "group", 1), 0);
+    assert_eq!(client.ask("DWG.EXPECT group 1"), 0);
     assert_tally(&reply(&mut waiter), 1, 0);
 }
 
@@ -227,9 +222,9 @@ fn group_round_without_total_finishes_with_the_last_lapse() {
     let server = Server::start();
     let mut client = server.connect();
     let token = add(&mut client);
-    call!(client, "DWG.ADD", "group", "PX", 150).grant();
+    client.ask("DWG.ADD group PX 150").grant();
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     assert_tally(&reply(&mut waiter), 1, 1);
 }
 
@@ -241,28 +236,26 @@ fn group_idle_vanishes_unless_it_has_members_or_waiters() {
         .start();
     let mut client = server.connect();
     for (group, jobs) in [("idle", 1), ("watched", 1), ("lived-in", 1)] {
-        assert_eq!(call!(client, "DWG.EXPECT", group, jobs), 1);
+        assert_eq!(client.ask(format!("DWG.EXPECT {group} {jobs}")), 1);
     }
-    call!(client, "DWG.ADD", "lived-in").grant();
+    client.ask("DWG.ADD lived-in").grant();
     let mut waiter = queued(&server, "DWG.WAIT watched BLOCK 0");
     eventually("the idle group's end", SOON, || {
-        call!(client, "EXISTS", "idle") == 0
+        client.ask("EXISTS idle") == 0
     });
-    assert_tally(&call!(client, "DWG.WAIT", "idle"), 0, 0);
+    assert_tally(&client.ask("DWG.WAIT idle"), 0, 0);
     // A group made after them vanishes, so the time of the two others would have run out as well.
     let mut later = server.connect();
-    assert_eq!(call!(later, "DWG.EXPECT", "later", 1), 1);
-    eventually("another's end", SOON, || {
-        call!(client, "EXISTS", "later") == 0
-    });
-    assert_eq!(call!(client, "EXISTS", "watched", "lived-in"), 2);
+    assert_eq!(later.ask("DWG.EXPECT later 1"), 1);
+    eventually("another's end", SOON, || client.ask("EXISTS later") == 0);
+    assert_eq!(client.ask("EXISTS watched lived-in"), 2);
     waiter.expect_silence(A_WHILE);
     // The idle time of a group begins when its last WAIT leaves.
     waiter.close();
     wait_for_blocked(&server, 0);
-    assert_eq!(call!(client, "EXISTS", "watched"), 1);
+    assert_eq!(client.ask("EXISTS watched"), 1);
     eventually("the watched group's end", SOON, || {
-        call!(client, "EXISTS", "watched") == 0
+        client.ask("EXISTS watched") == 0
     });
-    assert_eq!(call!(client, "EXISTS", "lived-in"), 1);
+    assert_eq!(client.ask("EXISTS lived-in"), 1);
 }

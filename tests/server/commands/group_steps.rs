@@ -5,7 +5,7 @@ use crate::support::*;
 /// Adds a member with a token of the server's; returns the token.
 #[track_caller]
 pub fn add(client: &mut Client) -> String {
-    call!(client, "DWG.ADD", "group").grant().0
+    client.ask("DWG.ADD group").grant().0
 }
 
 /// Asserts the reply `[done, lapsed]` of WAIT.
@@ -18,7 +18,8 @@ pub fn assert_tally(reply: &Reply, done: i64, lapsed: i64) {
 /// The state that `DWG.INFO` shows.
 #[track_caller]
 pub fn state(client: &mut Client) -> String {
-    call!(client, "DWG.INFO", "group")
+    client
+        .ask("DWG.INFO group")
         .field("state")
         .as_str()
         .to_owned()

@@ -10,9 +10,9 @@ use crate::support::*;
 fn wait_on_absent_group_answers_at_once() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_tally(&call!(client, "DWG.WAIT", "group"), 0, 0);
-    assert_tally(&call!(client, "DWG.WAIT", "group", "BLOCK", 0), 0, 0);
-    assert_eq!(call!(client, "EXISTS", "group"), 0);
+    assert_tally(&client.ask("DWG.WAIT group"), 0, 0);
+    assert_tally(&client.ask("DWG.WAIT group BLOCK 0"), 0, 0);
+    assert_eq!(client.ask("EXISTS group"), 0);
 }
 
 #[test]
@@ -20,12 +20,12 @@ fn wait_that_times_out_answers_nil_and_the_round_stays_open() {
     let server = Server::start();
     let mut client = server.connect();
     let token = add(&mut client);
-    assert!(call!(client, "DWG.WAIT", "group", "BLOCK", 30).is_nil());
-    assert!(call!(client, "DWG.WAIT", "group", "BLOCK", 1).is_nil());
+    assert!(client.ask("DWG.WAIT group BLOCK 30").is_nil());
+    assert!(client.ask("DWG.WAIT group BLOCK 1").is_nil());
     wait_for_blocked(&server, 0);
-    assert_eq!(*call!(client, "DWG.INFO", "group").field("waiters"), 0);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
-    assert_tally(&call!(client, "DWG.WAIT", "group", "BLOCK", 30), 1, 0);
+    assert_eq!(*client.ask("DWG.INFO group").field("waiters"), 0);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
+    assert_tally(&client.ask("DWG.WAIT group BLOCK 30"), 1, 0);
 }
 
 #[test]
@@ -45,9 +45,7 @@ fn wait_on_removed_group_is_answered_unblocked() {
         let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
         assert!(!client.call(way).is_error());
         if way[0] == "PEXPIRE" {
-            eventually("the key's end", SOON, || {
-                call!(client, "EXISTS", "group") == 0
-            });
+            eventually("the key's end", SOON, || client.ask("EXISTS group") == 0);
         }
         let reply = reply(&mut waiter);
         assert!(
@@ -55,7 +53,7 @@ fn wait_on_removed_group_is_answered_unblocked() {
             "{way:?}: {reply:?}"
         );
         wait_for_blocked(&server, 0);
-        call!(client, "FLUSHALL");
+        client.ask("FLUSHALL");
     }
 }
 
@@ -65,13 +63,13 @@ fn wait_on_group_removed_and_recreated_is_answered_unblocked() {
     let mut client = server.connect();
     add(&mut client);
     let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
-    call!(client, "MULTI");
-    call!(client, "DEL", "group");
-    call!(client, "DWG.ADD", "group", "TOKEN", "new");
-    call!(client, "EXEC");
+    client.ask("MULTI");
+    client.ask("DEL group");
+    client.ask("DWG.ADD group TOKEN new");
+    client.ask("EXEC");
     let reply = reply(&mut waiter);
     assert!(reply.error().starts_with("UNBLOCKED "), "{reply:?}");
-    assert!(call!(client, "DWG.CHECK", "group", "new").as_int() > 0);
+    assert!(client.ask("DWG.CHECK group new").as_int() > 0);
 }
 
 #[test]
@@ -85,8 +83,8 @@ fn thousand_waits_are_all_answered() {
         .iter_mut()
         .for_each(|waiter| waiter.send(&["DWG.WAIT", "group", "BLOCK", "0"]));
     wait_for_blocked(&server, WAITS);
-    assert_eq!(*call!(client, "DWG.INFO", "group").field("waiters"), 1_000);
-    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_eq!(*client.ask("DWG.INFO group").field("waiters"), 1_000);
+    assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     // A new round begins while the server answers in slices. These waiters get the tally of the old one.
     let next = add(&mut client);
     for waiter in &mut waiters {
@@ -94,7 +92,7 @@ fn thousand_waits_are_all_answered() {
     }
     wait_for_blocked(&server, 0);
     for waiter in &mut waiters {
-        assert_eq!(call!(waiter, "PING"), "PONG", "one answer each");
+        assert_eq!(waiter.ask("PING"), "PONG", "one answer each");
     }
-    assert_eq!(call!(client, "DWG.DONE", "group", next), 1);
+    assert_eq!(client.ask(format!("DWG.DONE group {next}")), 1);
 }

@@ -181,7 +181,7 @@ fn wait_with(server: &Server, client: &mut Client, request: &str) {
     tell(client, request);
     let mut admin = server.connect();
     eventually(&format!("a client that waits with {request}"), SOON, || {
-        ask(&mut admin, &list).as_str().contains("flags=b")
+        admin.ask(&list).as_str().contains("flags=b")
     });
 }
 
@@ -216,7 +216,7 @@ fn play(session: &Session, resp3: bool) {
                     wait_with(&server, client, &request);
                     continue;
                 }
-                (ask(client, request), reply)
+                (client.ask(request), reply)
             }
             Line::Answer {
                 client,

@@ -11,25 +11,25 @@ use std::collections::BTreeSet;
 fn lock_is_held_until_release_and_then_its_key_is_gone() {
     let server = Server::start();
     let mut client = server.connect();
-    let (token, fence) = ask(&mut client, "DLOCK.ACQUIRE lock").grant();
-    assert_eq!(ask(&mut client, "EXISTS lock"), 1);
-    let left = ask(&mut client, format!("DLOCK.CHECK lock {token}")).as_int();
+    let (token, fence) = client.ask("DLOCK.ACQUIRE lock").grant();
+    assert_eq!(client.ask("EXISTS lock"), 1);
+    let left = client.ask(format!("DLOCK.CHECK lock {token}")).as_int();
     assert!(
         (20_000..=30_000).contains(&left),
         "the default lease is 30 s: {left}"
     );
     assert!(
-        ask(&mut client, "DLOCK.ACQUIRE lock").is_nil(),
+        client.ask("DLOCK.ACQUIRE lock").is_nil(),
         "held, and no BLOCK"
     );
-    assert!(ask(&mut client, "DLOCK.ACQUIRE lock SHARED").is_nil());
+    assert!(client.ask("DLOCK.ACQUIRE lock SHARED").is_nil());
 
-    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {token}")), 1);
-    assert_eq!(ask(&mut client, "EXISTS lock"), 0);
-    assert_eq!(ask(&mut client, format!("DLOCK.CHECK lock {token}")), 0);
-    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {token}")), 0);
+    assert_eq!(client.ask(format!("DLOCK.RELEASE lock {token}")), 1);
+    assert_eq!(client.ask("EXISTS lock"), 0);
+    assert_eq!(client.ask(format!("DLOCK.CHECK lock {token}")), 0);
+    assert_eq!(client.ask(format!("DLOCK.RELEASE lock {token}")), 0);
 
-    let (again, later) = ask(&mut client, "DLOCK.ACQUIRE lock").grant();
+    let (again, later) = client.ask("DLOCK.ACQUIRE lock").grant();
     assert_ne!(again, token);
     assert!(later > fence, "fences rise: {fence}, then {later}");
 }
@@ -69,12 +69,10 @@ fn lock_is_untouched_by_tokens_that_differ_slightly() {
     let server = Server::start();
     let mut client = server.connect();
     let token = "0c9b1f2e-33aa-4f00-8abc-d00dfeedbeef";
-    let given = ask(
-        &mut client,
-        format!("DLOCK.ACQUIRE lock PX 60000 TOKEN {token}"),
-    )
-    .grant()
-    .0;
+    let given = client
+        .ask(format!("DLOCK.ACQUIRE lock PX 60000 TOKEN {token}"))
+        .grant()
+        .0;
     assert_eq!(given, token, "the client's own token is the one it gets");
     let others = [
         token.to_uppercase(),
@@ -87,49 +85,50 @@ fn lock_is_untouched_by_tokens_that_differ_slightly() {
     ];
     for other in &others {
         assert_eq!(
-            ask(&mut client, format!("DLOCK.RELEASE lock {other}")),
+            client.ask(format!("DLOCK.RELEASE lock {other}")),
             0,
             "{other}"
         );
         assert_eq!(
-            ask(&mut client, format!("DLOCK.RENEW lock {other} PX 1")),
+            client.ask(format!("DLOCK.RENEW lock {other} PX 1")),
             0,
             "{other}"
         );
         assert_eq!(
-            ask(&mut client, format!("DLOCK.CHECK lock {other}")),
+            client.ask(format!("DLOCK.CHECK lock {other}")),
             0,
             "{other}"
         );
     }
-    let left = ask(&mut client, format!("DLOCK.CHECK lock {token}")).as_int();
+    let left = client.ask(format!("DLOCK.CHECK lock {token}")).as_int();
     assert!(left > 30_000, "untouched by all that: {left}");
     // Tokens are compared and returned byte for byte: the upper-case form is another token.
     let upper = token.to_uppercase();
-    let shown = ask(&mut client, format!("DLOCK.ACQUIRE other TOKEN {upper}"))
+    let shown = client
+        .ask(format!("DLOCK.ACQUIRE other TOKEN {upper}"))
         .grant()
         .0;
     assert_eq!(shown, upper);
-    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE other {token}")), 0);
-    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {token}")), 1);
+    assert_eq!(client.ask(format!("DLOCK.RELEASE other {token}")), 0);
+    assert_eq!(client.ask(format!("DLOCK.RELEASE lock {token}")), 1);
 }
 
 #[test]
 fn release_by_stale_token_leaves_next_holder() {
     let server = Server::start();
     let mut client = server.connect();
-    let (late, fence) = ask(&mut client, "DLOCK.ACQUIRE lock PX 40").grant();
+    let (late, fence) = client.ask("DLOCK.ACQUIRE lock PX 40").grant();
     let mut next = server.connect();
     tell(&mut next, "DLOCK.ACQUIRE lock PX 60000 BLOCK 0");
     let (token, later) = granted(&mut next);
     assert!(later > fence);
-    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {late}")), 0);
-    assert_eq!(ask(&mut client, format!("DLOCK.RENEW lock {late}")), 0);
-    assert_eq!(ask(&mut client, format!("DLOCK.REVOKE lock {fence}")), 0);
-    assert_eq!(ask(&mut client, format!("DLOCK.CHECK lock {late}")), 0);
-    assert!(ask(&mut client, format!("DLOCK.CHECK lock {token}")).as_int() > 30_000);
+    assert_eq!(client.ask(format!("DLOCK.RELEASE lock {late}")), 0);
+    assert_eq!(client.ask(format!("DLOCK.RENEW lock {late}")), 0);
+    assert_eq!(client.ask(format!("DLOCK.REVOKE lock {fence}")), 0);
+    assert_eq!(client.ask(format!("DLOCK.CHECK lock {late}")), 0);
+    assert!(client.ask(format!("DLOCK.CHECK lock {token}")).as_int() > 30_000);
     assert!(
-        ask(&mut client, "DLOCK.ACQUIRE lock").is_nil(),
+        client.ask("DLOCK.ACQUIRE lock").is_nil(),
         "the next holder still has it"
     );
 }
@@ -138,48 +137,48 @@ fn release_by_stale_token_leaves_next_holder() {
 fn revoke_ends_the_hold_with_this_fence_and_serves_the_queue() {
     let server = Server::start();
     let mut admin = server.connect();
-    let (token, fence) = ask(&mut admin, "DLOCK.ACQUIRE lock").grant();
+    let (token, fence) = admin.ask("DLOCK.ACQUIRE lock").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
     for wrong in [fence - 1, fence + 1, 1] {
-        assert_eq!(ask(&mut admin, format!("DLOCK.REVOKE lock {wrong}")), 0);
+        assert_eq!(admin.ask(format!("DLOCK.REVOKE lock {wrong}")), 0);
     }
-    assert_eq!(ask(&mut admin, format!("DLOCK.REVOKE lock {fence}")), 1);
+    assert_eq!(admin.ask(format!("DLOCK.REVOKE lock {fence}")), 1);
     let (_, next) = granted(&mut waiter);
-    assert_eq!(ask(&mut admin, format!("DLOCK.REVOKE lock {fence}")), 0);
-    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {token}")), 0);
-    assert_eq!(ask(&mut admin, format!("DLOCK.RENEW lock {token}")), 0);
+    assert_eq!(admin.ask(format!("DLOCK.REVOKE lock {fence}")), 0);
+    assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {token}")), 0);
+    assert_eq!(admin.ask(format!("DLOCK.RENEW lock {token}")), 0);
     // Of several shared holds only the one with this fence ends.
-    let (other, _) = ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
-    assert_eq!(ask(&mut admin, format!("DLOCK.REVOKE lock {next}")), 1);
-    assert!(ask(&mut admin, format!("DLOCK.CHECK lock {other}")).as_int() > 0);
+    let (other, _) = admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
+    assert_eq!(admin.ask(format!("DLOCK.REVOKE lock {next}")), 1);
+    assert!(admin.ask(format!("DLOCK.CHECK lock {other}")).as_int() > 0);
     assert_eq!(lock_holders(&mut admin, "lock"), 1);
-    assert_eq!(ask(&mut admin, "DLOCK.REVOKE absent 5"), 0);
+    assert_eq!(admin.ask("DLOCK.REVOKE absent 5"), 0);
 }
 
 #[test]
 fn pipeline_behind_waiting_request_runs_after_its_grant() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut client = server.connect();
     client.send_raw(
         b"DLOCK.ACQUIRE lock TOKEN mine BLOCK 0\r\nPING inside\r\nDLOCK.RELEASE lock mine\r\n",
     );
     wait_for_blocked(&server, 1);
     client.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut client);
     assert_eq!(reply(&mut client), "inside");
     assert_eq!(reply(&mut client), 1);
-    assert_eq!(ask(&mut holder, "EXISTS lock"), 0);
+    assert_eq!(holder.ask("EXISTS lock"), 0);
 }
 
 #[test]
 fn longest_block_and_resp3_work() {
     let server = Server::start();
     let mut holder = server.connect_resp3();
-    let (token, _) = ask(&mut holder, "DLOCK.ACQUIRE lock").grant();
-    assert!(ask(&mut holder, "DLOCK.ACQUIRE lock").is_nil());
+    let (token, _) = holder.ask("DLOCK.ACQUIRE lock").grant();
+    assert!(holder.ask("DLOCK.ACQUIRE lock").is_nil());
     let mut waiter = server.connect_resp3();
     queue(
         &server,
@@ -190,8 +189,8 @@ fn longest_block_and_resp3_work() {
     tell(&mut hasty, "DLOCK.ACQUIRE lock BLOCK 20");
     assert!(reply(&mut hasty).is_nil());
     waiter.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut holder, format!("DLOCK.RELEASE lock {token}")), 1);
+    assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
     granted(&mut waiter);
-    let info = ask(&mut holder, "DLOCK.INFO lock");
+    let info = holder.ask("DLOCK.INFO lock");
     assert!(matches!(info, Reply::Map(_)), "{info:?}");
 }

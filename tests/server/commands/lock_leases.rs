@@ -17,11 +17,9 @@ fn lapse_is_never_early_and_serves_the_next() {
     let mut asked = Vec::new();
     for (lease, waiter) in leases.iter().zip(&mut waiting) {
         asked.push(Instant::now());
-        ask(
-            &mut holder,
-            format!("DLOCK.ACQUIRE lock:{lease} PX {lease}"),
-        )
-        .grant();
+        holder
+            .ask(format!("DLOCK.ACQUIRE lock:{lease} PX {lease}"))
+            .grant();
         tell(
             waiter,
             format!("DLOCK.ACQUIRE lock:{lease} PX 60000 BLOCK 0"),
@@ -45,26 +43,26 @@ fn lapse_is_never_early_and_serves_the_next() {
 fn lapse_without_waiters_removes_the_key() {
     let server = Server::start();
     let mut client = server.connect();
-    let (token, _) = ask(&mut client, "DLOCK.ACQUIRE lock PX 30").grant();
-    ask(&mut client, "DLOCK.ACQUIRE kept PX 60000").grant();
+    let (token, _) = client.ask("DLOCK.ACQUIRE lock PX 30").grant();
+    client.ask("DLOCK.ACQUIRE kept PX 60000").grant();
     // DBSIZE opens no key, so it must be the timer that ends the hold.
-    eventually("the key's end", SOON, || ask(&mut client, "DBSIZE") == 1);
-    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {token}")), 0);
+    eventually("the key's end", SOON, || client.ask("DBSIZE") == 1);
+    assert_eq!(client.ask(format!("DLOCK.RELEASE lock {token}")), 0);
 }
 
 #[test]
 fn each_shared_hold_lapses_by_its_own_lease() {
     let server = Server::start();
     let mut client = server.connect();
-    let (long, _) = ask(&mut client, "DLOCK.ACQUIRE lock SHARED PX 60000").grant();
-    let (short, _) = ask(&mut client, "DLOCK.ACQUIRE lock SHARED PX 30").grant();
+    let (long, _) = client.ask("DLOCK.ACQUIRE lock SHARED PX 60000").grant();
+    let (short, _) = client.ask("DLOCK.ACQUIRE lock SHARED PX 30").grant();
     let mut writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     eventually("the shorter lease's end", SOON, || {
         lock_holders(&mut client, "lock") == 1
     });
-    assert_eq!(ask(&mut client, format!("DLOCK.RENEW lock {short}")), 0);
+    assert_eq!(client.ask(format!("DLOCK.RENEW lock {short}")), 0);
     writer.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {long}")), 1);
+    assert_eq!(client.ask(format!("DLOCK.RELEASE lock {long}")), 1);
     granted(&mut writer);
 }
 
@@ -127,28 +125,22 @@ fn overdue_hold_is_ended_by_a_competing_request() {
 fn renew_of_lapsed_hold_answers_0_and_takes_nothing() {
     let server = Server::start();
     let mut client = server.connect();
-    let (token, _) = ask(&mut client, "DLOCK.ACQUIRE lock PX 20").grant();
+    let (token, _) = client.ask("DLOCK.ACQUIRE lock PX 20").grant();
     wait_until_gone(&mut client, "lock");
-    assert_eq!(ask(&mut client, format!("DLOCK.RENEW lock {token}")), 0);
-    assert_eq!(
-        ask(&mut client, format!("DLOCK.RENEW lock {token} EX 10")),
-        0
-    );
-    assert_eq!(ask(&mut client, "EXISTS lock"), 0);
-    ask(&mut client, "DLOCK.ACQUIRE lock").grant();
+    assert_eq!(client.ask(format!("DLOCK.RENEW lock {token}")), 0);
+    assert_eq!(client.ask(format!("DLOCK.RENEW lock {token} EX 10")), 0);
+    assert_eq!(client.ask("EXISTS lock"), 0);
+    client.ask("DLOCK.ACQUIRE lock").grant();
 }
 
 #[test]
 fn renew_repeats_the_last_lease_or_sets_another() {
     let server = Server::start();
     let mut client = server.connect();
-    let (token, fence) = ask(&mut client, "DLOCK.ACQUIRE lock EX 100").grant();
+    let (token, fence) = client.ask("DLOCK.ACQUIRE lock EX 100").grant();
     let mut renew = |options: &str, from: i64, to: i64| {
-        assert_eq!(
-            ask(&mut client, format!("DLOCK.RENEW lock {token}{options}")),
-            1
-        );
-        let left = ask(&mut client, format!("DLOCK.CHECK lock {token}")).as_int();
+        assert_eq!(client.ask(format!("DLOCK.RENEW lock {token}{options}")), 1);
+        let left = client.ask(format!("DLOCK.CHECK lock {token}")).as_int();
         assert!((from..=to).contains(&left), "{options:?} left {left}");
     };
     renew("", 90_001, 100_000);
@@ -156,7 +148,7 @@ fn renew_repeats_the_last_lease_or_sets_another() {
     renew("", 190_001, 200_000);
     renew(" px 50000", 40_001, 50_000);
     renew("", 40_001, 50_000);
-    let info = ask(&mut client, "DLOCK.INFO lock");
+    let info = client.ask("DLOCK.INFO lock");
     let holder = &info.field("first-holders").as_array()[0];
     assert_eq!(
         *holder.field("fence"),
@@ -179,7 +171,7 @@ fn renewed_lease_lapses_at_its_new_deadline_only() {
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     waiter.expect_silence(Duration::from_millis(150));
     // A shortened lease lapses at its new deadline.
-    assert_eq!(ask(&mut client, "DLOCK.RENEW lock mine PX 20"), 1);
+    assert_eq!(client.ask("DLOCK.RENEW lock mine PX 20"), 1);
     granted(&mut waiter);
 }
 
@@ -188,10 +180,10 @@ fn lease_units_default_and_bound_follow_the_settings() {
     let server = Server::start();
     let mut client = server.connect();
     let mut lease = |options: &str, from: i64, to: i64| {
-        let (token, _) = ask(&mut client, format!("DLOCK.ACQUIRE lock{options}")).grant();
-        let left = ask(&mut client, format!("DLOCK.CHECK lock {token}")).as_int();
+        let (token, _) = client.ask(format!("DLOCK.ACQUIRE lock{options}")).grant();
+        let left = client.ask(format!("DLOCK.CHECK lock {token}")).as_int();
         assert!((from..=to).contains(&left), "{options:?} left {left}");
-        assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {token}")), 1);
+        assert_eq!(client.ask(format!("DLOCK.RELEASE lock {token}")), 1);
     };
     lease(" EX 100", 90_001, 100_000);
     lease(" PX 100000", 90_001, 100_000);
@@ -200,33 +192,33 @@ fn lease_units_default_and_bound_follow_the_settings() {
     lease("", 20_001, 30_000);
 
     assert_eq!(
-        ask(
-            &mut server.connect(),
-            "CONFIG SET dsync.default-lease-ms 90000"
-        ),
+        server
+            .connect()
+            .ask("CONFIG SET dsync.default-lease-ms 90000"),
         "OK"
     );
     lease("", 80_001, 90_000);
     assert_eq!(
-        ask(&mut server.connect(), "CONFIG SET dsync.max-lease-ms 60000"),
+        server.connect().ask("CONFIG SET dsync.max-lease-ms 60000"),
         "OK"
     );
     lease("", 50_001, 60_000);
     lease(" PX 60000", 50_001, 60_000);
     lease(" EX 60", 50_001, 60_000);
     for bad in ["PX 60001", "EX 61"] {
-        let error = ask(&mut client, format!("DLOCK.ACQUIRE lock {bad}"));
+        let error = client.ask(format!("DLOCK.ACQUIRE lock {bad}"));
         assert!(
             error.error().contains("60"),
             "the bound in force: {error:?}"
         );
     }
-    let (token, _) = ask(&mut client, "DLOCK.ACQUIRE lock").grant();
-    assert!(ask(&mut client, format!("DLOCK.RENEW lock {token} PX 60001")).is_error());
-    assert_eq!(
-        ask(&mut client, format!("DLOCK.RENEW lock {token} PX 60000")),
-        1
+    let (token, _) = client.ask("DLOCK.ACQUIRE lock").grant();
+    assert!(
+        client
+            .ask(format!("DLOCK.RENEW lock {token} PX 60001"))
+            .is_error()
     );
+    assert_eq!(client.ask(format!("DLOCK.RENEW lock {token} PX 60000")), 1);
 }
 
 #[test]
@@ -252,5 +244,5 @@ fn check_rounds_up_and_answers_0_when_overdue() {
         "DLOCK.CHECK lock t",
     ];
     assert_eq!(at_once(&mut client, &lines)[2], 0);
-    assert_eq!(ask(&mut client, "DLOCK.CHECK absent t"), 0);
+    assert_eq!(client.ask("DLOCK.CHECK absent t"), 0);
 }

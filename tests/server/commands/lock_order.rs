@@ -13,7 +13,7 @@ fn lock_serves_fifty_waiters_in_order_one_at_a_time() {
     const CLIENTS: usize = 50;
     let server = Server::start();
     let mut holder = server.connect();
-    let (token, first) = ask(&mut holder, "DLOCK.ACQUIRE lock").grant();
+    let (token, first) = holder.ask("DLOCK.ACQUIRE lock").grant();
     let mut queue_of = Vec::new();
     for n in 1..=CLIENTS {
         let mut client = server.connect();
@@ -34,10 +34,10 @@ fn lock_serves_fifty_waiters_in_order_one_at_a_time() {
                 served.lock().expect("no holder panicked").push((n, fence));
                 thread::yield_now();
                 assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1, "two inside");
-                assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {token}")), 1);
+                assert_eq!(client.ask(format!("DLOCK.RELEASE lock {token}")), 1);
             });
         }
-        assert_eq!(ask(&mut holder, format!("DLOCK.RELEASE lock {token}")), 1);
+        assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
     });
     let served = served.into_inner().expect("no holder panicked");
     let order: Vec<_> = served.iter().map(|(n, _)| *n).collect();
@@ -50,7 +50,7 @@ fn lock_serves_fifty_waiters_in_order_one_at_a_time() {
         );
         last = fence;
     }
-    assert_eq!(ask(&mut holder, "EXISTS lock"), 0);
+    assert_eq!(holder.ask("EXISTS lock"), 0);
 }
 
 #[test]
@@ -66,17 +66,17 @@ fn lock_is_held_by_one_of_fifty_competing_clients_at_a_time() {
             let (inside, last_fence) = (&inside, &last_fence);
             scope.spawn(move || {
                 for _ in 0..ROUNDS {
-                    let (token, fence) = ask(&mut client, "DLOCK.ACQUIRE lock BLOCK 0").grant();
+                    let (token, fence) = client.ask("DLOCK.ACQUIRE lock BLOCK 0").grant();
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
                     let before = last_fence.swap(fence, Ordering::SeqCst);
                     assert!(fence > before, "fences rise: {before}, then {fence}");
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {token}")), 1);
+                    assert_eq!(client.ask(format!("DLOCK.RELEASE lock {token}")), 1);
                 }
             });
         }
     });
-    assert_eq!(ask(&mut server.connect(), "EXISTS lock"), 0);
+    assert_eq!(server.connect().ask("EXISTS lock"), 0);
     wait_for_blocked(&server, 0);
 }
 
@@ -84,8 +84,8 @@ fn lock_is_held_by_one_of_fifty_competing_clients_at_a_time() {
 fn consecutive_shared_requests_are_granted_together() {
     let server = Server::start();
     let mut admin = server.connect();
-    let (one, first) = ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
-    let (two, second) = ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    let (one, first) = admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
+    let (two, second) = admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
     assert!(second > first);
     assert_eq!(lock_holders(&mut admin, "lock"), 2);
 
@@ -95,12 +95,12 @@ fn consecutive_shared_requests_are_granted_together() {
         .collect();
     let mut last_writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
 
-    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {one}")), 1);
+    assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {one}")), 1);
     writer.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {two}")), 1);
+    assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {two}")), 1);
     let (writing, _) = granted(&mut writer);
     readers[0].expect_silence(A_WHILE);
-    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {writing}")), 1);
+    assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {writing}")), 1);
     let reading: Vec<_> = readers.iter_mut().map(granted).collect();
     assert!(
         reading.is_sorted_by(|a, b| a.1 < b.1),
@@ -108,13 +108,10 @@ fn consecutive_shared_requests_are_granted_together() {
     );
     assert_eq!(lock_holders(&mut admin, "lock"), 5);
     for (token, _) in &reading[1..] {
-        assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {token}")), 1);
+        assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {token}")), 1);
     }
     last_writer.expect_silence(A_WHILE);
-    assert_eq!(
-        ask(&mut admin, format!("DLOCK.RELEASE lock {}", reading[0].0)),
-        1
-    );
+    assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {}", reading[0].0)), 1);
     granted(&mut last_writer);
 }
 
@@ -122,7 +119,7 @@ fn consecutive_shared_requests_are_granted_together() {
 fn exclusive_request_is_not_starved_by_later_shared_ones() {
     let server = Server::start();
     let mut admin = server.connect();
-    let (first, _) = ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    let (first, _) = admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
     let mut writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     // These would fit beside the shared hold, but would pass the exclusive request that waits.
     let mut late: Vec<_> = (0..3)
@@ -130,10 +127,10 @@ fn exclusive_request_is_not_starved_by_later_shared_ones() {
         .collect();
     late[2].expect_silence(A_WHILE);
     assert_eq!(lock_holders(&mut admin, "lock"), 1);
-    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {first}")), 1);
+    assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {first}")), 1);
     let (writing, fence) = granted(&mut writer);
     late[0].expect_silence(A_WHILE);
-    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {writing}")), 1);
+    assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {writing}")), 1);
     for reader in &mut late {
         assert!(granted(reader).1 > fence);
     }
@@ -144,7 +141,7 @@ fn try_passes_none_of_300_readers_that_are_granted_in_slices() {
     const READERS: usize = 300;
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut readers: Vec<_> = (0..READERS).map(|_| server.connect()).collect();
     for reader in &mut readers {
         tell(reader, "DLOCK.ACQUIRE lock SHARED PX 60000 BLOCK 0");
@@ -161,29 +158,29 @@ fn try_passes_none_of_300_readers_that_are_granted_in_slices() {
         granted(reader);
     }
     assert_eq!(lock_holders(&mut holder, "lock"), READERS as i64);
-    ask(&mut holder, "DLOCK.ACQUIRE lock SHARED").grant();
+    holder.ask("DLOCK.ACQUIRE lock SHARED").grant();
 }
 
 #[test]
 fn try_fails_while_anyone_waits() {
     let server = Server::start();
     let mut admin = server.connect();
-    let (_, _) = ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    let (_, _) = admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
     let writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     assert!(
-        ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").is_nil(),
+        admin.ask("DLOCK.ACQUIRE lock SHARED").is_nil(),
         "a grant would pass the exclusive request"
     );
     writer.close();
     wait_for_blocked(&server, 0);
-    ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
 }
 
 #[test]
 fn try_in_the_turn_of_a_release_passes_no_waiter() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     let replies = at_once(
         &mut holder,
@@ -195,7 +192,7 @@ fn try_in_the_turn_of_a_release_passes_no_waiter() {
     // Neither does a request with BLOCK.
     let mut third = server.connect();
     let (token, _) = {
-        ask(&mut waiter, "DLOCK.ACQUIRE other TOKEN held").grant();
+        waiter.ask("DLOCK.ACQUIRE other TOKEN held").grant();
         let queued = queued(&server, "DLOCK.ACQUIRE other BLOCK 0");
         at_once(&mut waiter, &["DLOCK.RELEASE other held"]);
         tell(&mut third, "DLOCK.ACQUIRE other BLOCK 0");
@@ -203,7 +200,7 @@ fn try_in_the_turn_of_a_release_passes_no_waiter() {
         granted(&mut queued)
     };
     third.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut waiter, format!("DLOCK.RELEASE other {token}")), 1);
+    assert_eq!(waiter.ask(format!("DLOCK.RELEASE other {token}")), 1);
     granted(&mut third);
 }
 
@@ -211,7 +208,7 @@ fn try_in_the_turn_of_a_release_passes_no_waiter() {
 fn wait_that_times_out_answers_nil_and_leaves_the_queue() {
     let server = Server::start();
     let mut holder = server.connect();
-    let (token, _) = ask(&mut holder, "DLOCK.ACQUIRE lock").grant();
+    let (token, _) = holder.ask("DLOCK.ACQUIRE lock").grant();
     let mut hasty = server.connect();
     let asked = Instant::now();
     tell(&mut hasty, "DLOCK.ACQUIRE lock BLOCK 80");
@@ -225,7 +222,7 @@ fn wait_that_times_out_answers_nil_and_leaves_the_queue() {
     );
     wait_for_blocked(&server, 1);
     assert_eq!(lock_waiters(&mut holder, "lock"), 1);
-    assert_eq!(ask(&mut holder, format!("DLOCK.RELEASE lock {token}")), 1);
+    assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
     granted(&mut patient);
     expect_no_more(&mut hasty);
 }

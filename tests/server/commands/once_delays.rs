@@ -11,9 +11,9 @@ use std::thread;
 /// Fails the first run of the key, and asks for this delay.
 #[track_caller]
 fn fail_with_delay(client: &mut Client, key: &str, ms: u64) {
-    run(&ask(client, format!("DONCE.BEGIN {key} TOKEN first")));
+    run(&client.ask(format!("DONCE.BEGIN {key} TOKEN first")));
     let fail = format!("DONCE.FAIL {key} first REASON overload DELAY {ms}");
-    assert_eq!(ask(client, fail), 1);
+    assert_eq!(client.ask(fail), 1);
 }
 
 #[track_caller]
@@ -27,13 +27,13 @@ fn wait_for_state(client: &mut Client, key: &str, state: &str) {
 fn delay_makes_tries_fail_waiters_wait_and_exhausted_requests_fail_at_once() {
     let server = Server::start();
     let mut client = server.connect();
-    run(&ask(&mut client, "DONCE.BEGIN job TOKEN first"));
+    run(&client.ask("DONCE.BEGIN job TOKEN first"));
     let mut first = queued(&server, "DONCE.BEGIN job BLOCK 0 TOKEN w1");
     let mut exhausted = queued(&server, "DONCE.BEGIN job BLOCK 0 MAX 1");
     let mut second = queued(&server, "DONCE.BEGIN job BLOCK 0 MAX 2 TOKEN w2");
     let before = unix_ms();
     let fail = "DONCE.FAIL job first REASON overload DELAY 400";
-    assert_eq!(ask(&mut client, fail), 1);
+    assert_eq!(client.ask(fail), 1);
     // In the queue too, nobody waits for an attempt that it does not allow.
     assert_failed(&reply(&mut exhausted), "overload", 1);
     let replies = at_once(
@@ -54,21 +54,18 @@ fn delay_makes_tries_fail_waiters_wait_and_exhausted_requests_fail_at_once() {
     assert!(unix_ms() >= before + 400, "nobody begins early");
     assert_eq!((next.token.as_str(), next.attempt), ("w1", 2));
     // Without DELAY, and with a delay of 0, the next one begins at once. This one allows two attempts.
-    assert_eq!(ask(&mut client, "DONCE.FAIL job w1 DELAY 0"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job w1 DELAY 0"), 1);
     assert_failed(&reply(&mut second), "failed", 2);
-    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN job TOKEN w3")), 3);
+    assert_eq!(attempt(&client.ask("DONCE.BEGIN job TOKEN w3")), 3);
 }
 
 #[test]
 fn info_of_delayed_key_shows_state_and_time_left() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(
-        ask(&mut client, "DONCE.BEGIN job TOKEN t").as_array().len(),
-        4
-    );
+    assert_eq!(client.ask("DONCE.BEGIN job TOKEN t").as_array().len(), 4);
     assert_eq!(about(&mut client, "job", "delay-left-ms"), 0);
-    assert_eq!(ask(&mut client, "DONCE.FAIL job t DELAY 60000"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job t DELAY 60000"), 1);
     assert_eq!(about(&mut client, "job", "state"), *"delayed");
     let left_ms = about(&mut client, "job", "delay-left-ms").as_int();
     assert!((1..=60_000).contains(&left_ms), "{left_ms}");
@@ -80,10 +77,10 @@ fn info_of_delayed_key_shows_state_and_time_left() {
         "DONCE.RENEW job t",
         "DONCE.CHECK job t",
     ] {
-        assert_eq!(ask(&mut client, line), 0, "{line}");
+        assert_eq!(client.ask(line), 0, "{line}");
     }
     let mut waiter = queued(&server, "DONCE.BEGIN job BLOCK 0");
-    assert_eq!(ask(&mut client, "DEL job"), 1);
+    assert_eq!(client.ask("DEL job"), 1);
     assert_eq!(attempt(&reply(&mut waiter)), 1);
 }
 
@@ -138,7 +135,7 @@ fn job_that_fails_at_once_is_retried_once_a_second() {
             "{made} attempts in {seconds} s"
         );
         // The workers end with their connections.
-        assert_eq!(ask(&mut client, "CLIENT KILL TYPE normal"), 2);
+        assert_eq!(client.ask("CLIENT KILL TYPE normal"), 2);
     });
 }
 
@@ -148,20 +145,20 @@ fn free_event_comes_at_the_end_of_the_delay() {
         .config("notify-keyspace-events", "Ed")
         .start();
     let mut client = server.connect();
-    run(&ask(&mut client, "DONCE.BEGIN job TOKEN t"));
+    run(&client.ask("DONCE.BEGIN job TOKEN t"));
     let mut listener = Listener::to_events(&server);
     let before = unix_ms();
-    assert_eq!(ask(&mut client, "DONCE.FAIL job t DELAY 150"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job t DELAY 150"), 1);
     assert!(listener.hears_free(SOON), "no event at the end");
     assert!(unix_ms() >= before + 150, "not before");
-    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN job TOKEN u")), 2);
+    assert_eq!(attempt(&client.ask("DONCE.BEGIN job TOKEN u")), 2);
     // A client that waits is served instead, and without a delay the event comes at once.
     let mut waiter = queued(&server, "DONCE.BEGIN job BLOCK 0 TOKEN w");
-    assert_eq!(ask(&mut client, "DONCE.FAIL job u DELAY 1"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job u DELAY 1"), 1);
     assert_eq!(attempt(&reply(&mut waiter)), 3);
     let heard = listener.so_far(&mut client);
     assert_eq!(heard, ["donce.fail job", "donce.run job", "donce.run job"]);
-    assert_eq!(ask(&mut client, "DONCE.FAIL job w"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job w"), 1);
     let heard = listener.so_far(&mut client);
     assert_eq!(heard, ["donce.fail job", "donce.free job"]);
 }
@@ -227,13 +224,13 @@ fn delay_goes_on_after_restart_and_failover() {
         let server = match way {
             "failover" => {
                 drop(server);
-                assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
+                assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
                 replica
             }
             _ => {
                 if way == "rdb" {
                     // The snapshot for the replica may not be written yet.
-                    eventually("a save", SOON, || ask(&mut client, "SAVE") == "OK");
+                    eventually("a save", SOON, || client.ask("SAVE") == "OK");
                 }
                 server.kill9();
                 server.start_again();
@@ -245,9 +242,9 @@ fn delay_goes_on_after_restart_and_failover() {
         tell(&mut waiter, "DONCE.BEGIN short BLOCK 0");
         assert_eq!(attempt(&reply(&mut waiter)), 2, "{way}");
         assert!(unix_ms() >= before + 1_500, "{way}: nobody begins early");
-        assert!(ask(&mut client, "DONCE.BEGIN long").is_nil(), "{way}");
+        assert!(client.ask("DONCE.BEGIN long").is_nil(), "{way}");
         assert_eq!(about(&mut client, "long", "state"), *"delayed", "{way}");
-        assert_failed(&ask(&mut client, "DONCE.BEGIN long MAX 1"), "overload", 1);
+        assert_failed(&client.ask("DONCE.BEGIN long MAX 1"), "overload", 1);
     }
 }
 
@@ -257,7 +254,7 @@ fn replica_shows_end_of_delay_by_its_clock() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     // The first change after a synchronisation takes up to a second to arrive.
-    assert_eq!(ask(&mut primary.connect(), "SET first 1"), "OK");
+    assert_eq!(primary.connect().ask("SET first 1"), "OK");
     replica.wait_to_catch_up_with(&primary);
     fail_with_delay(&mut primary.connect(), "job", 2_000);
     replica.wait_to_catch_up_with(&primary);

@@ -9,49 +9,43 @@ fn begin_with_max_reached_is_answered_failed() {
     let server = Server::start();
     let mut client = server.connect();
     for (n, reason) in ["one", "two", "three"].iter().enumerate() {
-        let begun = ask(&mut client, "DONCE.BEGIN job MAX 3 TOKEN t");
+        let begun = client.ask("DONCE.BEGIN job MAX 3 TOKEN t");
         assert_eq!(attempt(&begun), n as i64 + 1);
         // No request is answered FAILED while a run may still succeed.
-        assert!(ask(&mut client, "DONCE.BEGIN job MAX 1").is_nil());
-        assert_eq!(
-            ask(&mut client, format!("DONCE.FAIL job t REASON {reason}")),
-            1
-        );
+        assert!(client.ask("DONCE.BEGIN job MAX 1").is_nil());
+        assert_eq!(client.ask(format!("DONCE.FAIL job t REASON {reason}")), 1);
     }
     for max in 1..=3 {
         for block in ["", "BLOCK 0"] {
             let line = format!("DONCE.BEGIN job MAX {max} {block}");
-            assert_failed(&ask(&mut client, line), "three", 3);
+            assert_failed(&client.ask(line), "three", 3);
         }
     }
-    assert_eq!(
-        attempt(&ask(&mut client, "DONCE.BEGIN job MAX 4 TOKEN t")),
-        4
-    );
-    assert_eq!(ask(&mut client, "DONCE.FAIL job t"), 1);
-    assert_failed(&ask(&mut client, "DONCE.BEGIN job MAX 4"), "failed", 4);
+    assert_eq!(attempt(&client.ask("DONCE.BEGIN job MAX 4 TOKEN t")), 4);
+    assert_eq!(client.ask("DONCE.FAIL job t"), 1);
+    assert_failed(&client.ask("DONCE.BEGIN job MAX 4"), "failed", 4);
     // Without MAX a request never gives up.
-    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN job TOKEN t")), 5);
-    assert_eq!(ask(&mut client, "DONCE.DONE job t"), 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN job MAX 1"), None, 5);
+    assert_eq!(attempt(&client.ask("DONCE.BEGIN job TOKEN t")), 5);
+    assert_eq!(client.ask("DONCE.DONE job t"), 1);
+    assert_done(&client.ask("DONCE.BEGIN job MAX 1"), None, 5);
 }
 
 #[test]
 fn queued_begin_with_max_reached_is_answered_failed() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN a");
+    client.ask("DONCE.BEGIN job TOKEN a");
     let mut one = queued(&server, "DONCE.BEGIN job MAX 1 BLOCK 0");
     let mut one_too = queued(&server, "DONCE.BEGIN job MAX 1 BLOCK 0");
     let mut two = queued(&server, "DONCE.BEGIN job MAX 2 TOKEN b BLOCK 0");
     let mut two_too = queued(&server, "DONCE.BEGIN job MAX 2 BLOCK 0");
     let mut any = queued(&server, "DONCE.BEGIN job TOKEN c BLOCK 0");
-    assert_eq!(ask(&mut client, "DONCE.FAIL job a REASON first"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job a REASON first"), 1);
     assert_failed(&reply(&mut one), "first", 1);
     assert_failed(&reply(&mut one_too), "first", 1);
     assert_eq!(attempt(&reply(&mut two)), 2);
     two_too.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut client, "DONCE.FAIL job b REASON second"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job b REASON second"), 1);
     assert_failed(&reply(&mut two_too), "second", 2);
     assert_eq!(attempt(&reply(&mut any)), 3);
 }
@@ -60,23 +54,19 @@ fn queued_begin_with_max_reached_is_answered_failed() {
 fn attempt_without_reason_gets_the_way_it_ended_as_reason() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN lapsing PX 20");
+    client.ask("DONCE.BEGIN lapsing PX 20");
     wait_until_idle(&mut client, "lapsing");
-    assert_failed(&ask(&mut client, "DONCE.BEGIN lapsing MAX 1"), "lapsed", 1);
+    assert_failed(&client.ask("DONCE.BEGIN lapsing MAX 1"), "lapsed", 1);
 
-    let fence = run(&ask(&mut client, "DONCE.BEGIN revoked")).fence;
-    assert_eq!(ask(&mut client, format!("DONCE.REVOKE revoked {fence}")), 1);
-    assert_failed(&ask(&mut client, "DONCE.BEGIN revoked MAX 1"), "revoked", 1);
+    let fence = run(&client.ask("DONCE.BEGIN revoked")).fence;
+    assert_eq!(client.ask(format!("DONCE.REVOKE revoked {fence}")), 1);
+    assert_failed(&client.ask("DONCE.BEGIN revoked MAX 1"), "revoked", 1);
 
     let mut worker = server.connect();
-    ask(&mut worker, "DONCE.BEGIN ephemeral EPHEMERAL");
+    worker.ask("DONCE.BEGIN ephemeral EPHEMERAL");
     worker.close();
     wait_until_idle(&mut client, "ephemeral");
-    assert_failed(
-        &ask(&mut client, "DONCE.BEGIN ephemeral MAX 1"),
-        "lapsed",
-        1,
-    );
+    assert_failed(&client.ask("DONCE.BEGIN ephemeral MAX 1"), "lapsed", 1);
 
     // A competing request ends an overdue run before it is judged itself.
     let replies = at_once(
@@ -96,14 +86,14 @@ fn attempt_without_reason_gets_the_way_it_ended_as_reason() {
 fn thousand_waiters_with_max_reached_all_get_failed() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    client.ask("DONCE.BEGIN job TOKEN t");
     let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
     for waiter in &mut waiters {
         tell(waiter, "DONCE.BEGIN job MAX 1 BLOCK 0");
     }
     wait_for_blocked(&server, 1_000);
     let mut last = queued(&server, "DONCE.BEGIN job MAX 2 BLOCK 0");
-    assert_eq!(ask(&mut client, "DONCE.FAIL job t REASON r"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job t REASON r"), 1);
     for waiter in &mut waiters {
         assert_failed(&reply(waiter), "r", 1);
     }

@@ -18,55 +18,52 @@ fn charge_with_persist_is_made_once_for_ever() {
     let mut client = server.connect();
     // The first worker dies before it charges, and the next one is handed the work.
     let mut worker = server.connect();
-    run(&ask(
-        &mut worker,
-        "DONCE.BEGIN charge:42 TOKEN w1 EPHEMERAL",
-    ));
+    run(&worker.ask("DONCE.BEGIN charge:42 TOKEN w1 EPHEMERAL"));
     let mut second = queued(&server, "DONCE.BEGIN charge:42 TOKEN w2 BLOCK 0");
     let mut third = queued(&server, "DONCE.BEGIN charge:42 TOKEN w3 BLOCK 0");
     worker.close();
     assert_eq!(attempt(&reply(&mut second)), 2);
-    assert_eq!(ask(&mut second, "INCR charges"), 1);
+    assert_eq!(second.ask("INCR charges"), 1);
     let done = "DONCE.DONE charge:42 w2 RESULT ch_7 PERSIST";
-    assert_eq!(ask(&mut second, done), 1);
+    assert_eq!(second.ask(done), 1);
     // Its reply was lost: DONE again is answered as before, also without PERSIST, and changes nothing.
     for again in [done, "DONCE.DONE charge:42 w2 RESULT ch_8 PX 1"] {
-        assert_eq!(ask(&mut second, again), 1);
+        assert_eq!(second.ask(again), 1);
     }
     assert_done(&reply(&mut third), Some(b"ch_7"), 2);
     // The result of other work is kept for a millisecond, and then the work runs again.
-    run(&ask(&mut client, "DONCE.BEGIN report TOKEN r1"));
-    assert_eq!(ask(&mut client, "DONCE.DONE report r1 RESULT x"), 1);
+    run(&client.ask("DONCE.BEGIN report TOKEN r1"));
+    assert_eq!(client.ask("DONCE.DONE report r1 RESULT x"), 1);
     wait_until_gone(&mut client, "report");
-    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN report TOKEN r2")), 1);
+    assert_eq!(attempt(&client.ask("DONCE.BEGIN report TOKEN r2")), 1);
 
     let is_charged = |server: &Server, when: &str| {
         let mut client = server.connect();
-        let late = ask(&mut client, "DONCE.BEGIN charge:42 TOKEN late MAX 1");
+        let late = client.ask("DONCE.BEGIN charge:42 TOKEN late MAX 1");
         assert_done(&late, Some(b"ch_7"), 2);
         assert_eq!(about(&mut client, "charge:42", "state"), *"done", "{when}");
         let until = about(&mut client, "charge:42", "kept-until-unix-ms");
         assert!(until.is_nil(), "{when}: {until:?}");
-        assert_eq!(ask(&mut client, "GET charges"), "1", "{when}");
+        assert_eq!(client.ask("GET charges"), "1", "{when}");
     };
     is_charged(&server, "at once");
     server.kill9();
     server.start_again();
     is_charged(&server, "after a crash");
-    assert_eq!(call!(server.connect(), "DEBUG", "RELOAD"), "OK");
+    assert_eq!(server.connect().ask("DEBUG RELOAD"), "OK");
     is_charged(&server, "after a reload");
     replica.wait_for_sync();
     replica.wait_to_catch_up_with(&server);
-    let found = ask(&mut replica.connect(), "DONCE.GET charge:42");
+    let found = replica.connect().ask("DONCE.GET charge:42");
     assert_done(&found, Some(b"ch_7"), 2);
     drop(server);
-    assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
+    assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
     is_charged(&replica, "after a failover");
     // Only the removal of the key forgets.
     let mut client = replica.connect();
-    assert_eq!(ask(&mut client, "DEL charge:42"), 1);
-    assert!(ask(&mut client, "DONCE.GET charge:42").is_nil());
-    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN charge:42")), 1);
+    assert_eq!(client.ask("DEL charge:42"), 1);
+    assert!(client.ask("DONCE.GET charge:42").is_nil());
+    assert_eq!(attempt(&client.ask("DONCE.BEGIN charge:42")), 1);
 }
 
 #[test]
@@ -85,21 +82,21 @@ fn get_tells_the_result_and_nothing_before_it() {
     let server = Server::start();
     let mut client = server.connect();
     let looks_nil = |client: &mut Client, when: &str| {
-        let found = ask(client, "DONCE.GET job");
+        let found = client.ask("DONCE.GET job");
         assert!(found.is_nil(), "{when}: {found:?}");
     };
     looks_nil(&mut client, "absent");
-    run(&ask(&mut client, "DONCE.BEGIN job TOKEN t"));
+    run(&client.ask("DONCE.BEGIN job TOKEN t"));
     looks_nil(&mut client, "running");
-    assert_eq!(ask(&mut client, "DONCE.FAIL job t DELAY 50"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job t DELAY 50"), 1);
     looks_nil(&mut client, "delayed");
     wait_until_idle(&mut client, "job");
     looks_nil(&mut client, "failed");
-    run(&ask(&mut client, "DONCE.BEGIN job TOKEN t PX 5"));
+    run(&client.ask("DONCE.BEGIN job TOKEN t PX 5"));
     wait_until_idle(&mut client, "job");
     looks_nil(&mut client, "lapsed");
-    assert_eq!(ask(&mut client, "DONCE.DONE job t"), 1);
-    assert_done(&ask(&mut client, "DONCE.GET job"), None, 2);
+    assert_eq!(client.ask("DONCE.DONE job t"), 1);
+    assert_done(&client.ask("DONCE.GET job"), None, 2);
 }
 
 #[test]
@@ -150,15 +147,15 @@ fn get_tells_no_result_whose_time_is_up() {
 
     // A replica decides nothing, so the key stays there while its primary stands still.
     let replica = Server::builder().replica_of(&server).start();
-    run(&ask(&mut client, "DONCE.BEGIN other TOKEN t"));
-    assert_eq!(ask(&mut client, "DONCE.DONE other t RESULT r PX 4000"), 1);
+    run(&client.ask("DONCE.BEGIN other TOKEN t"));
+    assert_eq!(client.ask("DONCE.DONE other t RESULT r PX 4000"), 1);
     replica.wait_to_catch_up_with(&server);
     server.stop();
     let mut looker = replica.connect();
     eventually("the end of the result's time", SOON, || {
-        ask(&mut looker, "DONCE.GET other").is_nil()
+        looker.ask("DONCE.GET other").is_nil()
     });
-    assert_eq!(ask(&mut looker, "EXISTS other"), 1);
+    assert_eq!(looker.ask("EXISTS other"), 1);
     server.cont();
     wait_until_gone(&mut looker, "other");
 }

@@ -10,26 +10,26 @@ use std::time::Duration;
 
 /// Checks the four replies of BEGIN on a connection, whichever protocol it speaks.
 fn assert_all_replies(mut client: Client) {
-    let first = run(&ask(&mut client, "DONCE.BEGIN job TOKEN t"));
+    let first = run(&client.ask("DONCE.BEGIN job TOKEN t"));
     assert_eq!((first.token.as_str(), first.attempt), ("t", 1));
-    assert!(ask(&mut client, "DONCE.BEGIN job").is_nil());
-    assert_eq!(ask(&mut client, "DONCE.FAIL job t REASON broken"), 1);
-    assert_failed(&ask(&mut client, "DONCE.BEGIN job MAX 1"), "broken", 1);
-    let second = run(&ask(&mut client, "DONCE.BEGIN job MAX 2"));
+    assert!(client.ask("DONCE.BEGIN job").is_nil());
+    assert_eq!(client.ask("DONCE.FAIL job t REASON broken"), 1);
+    assert_failed(&client.ask("DONCE.BEGIN job MAX 1"), "broken", 1);
+    let second = run(&client.ask("DONCE.BEGIN job MAX 2"));
     assert_eq!(second.token.len(), 36, "the server's own token: {second:?}");
     assert_eq!(second.attempt, 2);
     assert!(second.fence > first.fence);
     let line = format!("DONCE.DONE job {} RESULT 42", second.token);
-    assert_eq!(ask(&mut client, line), 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN job"), Some(b"42"), 2);
+    assert_eq!(client.ask(line), 1);
+    assert_done(&client.ask("DONCE.BEGIN job"), Some(b"42"), 2);
 
     // Without RESULT the result is nil; an empty RESULT stays an empty string.
-    ask(&mut client, "DONCE.BEGIN without TOKEN t");
-    assert_eq!(ask(&mut client, "DONCE.DONE without t"), 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN without"), None, 1);
-    ask(&mut client, "DONCE.BEGIN empty TOKEN t");
+    client.ask("DONCE.BEGIN without TOKEN t");
+    assert_eq!(client.ask("DONCE.DONE without t"), 1);
+    assert_done(&client.ask("DONCE.BEGIN without"), None, 1);
+    client.ask("DONCE.BEGIN empty TOKEN t");
     assert_eq!(call!(client, "DONCE.DONE", "empty", "t", "RESULT", ""), 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN empty"), Some(b""), 1);
+    assert_done(&client.ask("DONCE.BEGIN empty"), Some(b""), 1);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn begin_answers_run_done_failed_or_nil_in_both_protocols() {
 fn begin_waiters_get_replies_in_their_own_protocol() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    client.ask("DONCE.BEGIN job TOKEN t");
     let mut waiters = [
         server.connect(),
         server.connect_resp3(),
@@ -57,10 +57,10 @@ fn begin_waiters_get_replies_in_their_own_protocol() {
     queue(&server, done_too, "DONCE.BEGIN job BLOCK 0");
     tell(run_out, "DONCE.BEGIN job BLOCK 30");
     assert!(reply(run_out).is_nil());
-    assert_eq!(ask(&mut client, "DONCE.FAIL job t"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job t"), 1);
     assert_failed(&reply(failed), "failed", 1);
     assert_eq!(attempt(&reply(runs)), 2);
-    assert_eq!(ask(&mut client, "DONCE.DONE job u RESULT r"), 1);
+    assert_eq!(client.ask("DONCE.DONE job u RESULT r"), 1);
     assert_done(&reply(done), Some(b"r"), 2);
     assert_done(&reply(done_too), Some(b"r"), 2);
 }
@@ -69,22 +69,22 @@ fn begin_waiters_get_replies_in_their_own_protocol() {
 fn one_runs_and_others_wait_in_order() {
     let server = Server::start();
     let mut client = server.connect();
-    let first = run(&ask(&mut client, "DONCE.BEGIN job TOKEN a"));
+    let first = run(&client.ask("DONCE.BEGIN job TOKEN a"));
     let mut second = queued(&server, "DONCE.BEGIN job TOKEN b BLOCK 0");
     let mut third = queued(&server, "DONCE.BEGIN job TOKEN c BLOCK 0");
     assert!(
-        ask(&mut client, "DONCE.BEGIN job").is_nil(),
+        client.ask("DONCE.BEGIN job").is_nil(),
         "a try answers at once"
     );
     second.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut client, "DONCE.FAIL job a REASON one"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job a REASON one"), 1);
     let next = run(&reply(&mut second));
     assert_eq!((next.token.as_str(), next.attempt), ("b", 2));
     assert!(next.fence > first.fence);
     third.expect_silence(A_WHILE);
     assert_eq!(about(&mut client, "job", "state"), *"running");
     assert_eq!(about(&mut client, "job", "last-reason"), *"one");
-    assert_eq!(ask(&mut client, "DONCE.FAIL job b"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job b"), 1);
     assert_eq!(attempt(&reply(&mut third)), 3);
     assert_eq!(about(&mut client, "job", "last-reason"), *"failed");
 }
@@ -151,12 +151,12 @@ fn run_that_ends_unfinished_goes_to_next_waiter_with_its_attempt() {
         let server = Server::start();
         let mut admin = server.connect();
         let mut worker = server.connect();
-        let first = run(&ask(&mut worker, begin));
+        let first = run(&worker.ask(begin));
         let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN next PX 60000 BLOCK 0");
         let mut behind = queued(&server, "DONCE.BEGIN job BLOCK 0");
         if let Some(line) = line {
             let line = line.replace("FENCE", &first.fence.to_string());
-            assert_eq!(ask(&mut admin, line), 1, "{name}");
+            assert_eq!(admin.ask(line), 1, "{name}");
         } else if begin.ends_with("EPHEMERAL") {
             worker.close();
         }
@@ -171,10 +171,10 @@ fn run_that_ends_unfinished_goes_to_next_waiter_with_its_attempt() {
         assert_eq!(attempts(&mut admin, "job"), attempt, "after {name}");
         // The token of the run that ended can no longer report on the work.
         for line in ["DONCE.DONE job t RESULT stale", "DONCE.FAIL job t"] {
-            assert_eq!(ask(&mut admin, line), 0, "{line} after {name}");
+            assert_eq!(admin.ask(line), 0, "{line} after {name}");
         }
         behind.expect_silence(Duration::from_millis(10));
-        assert_eq!(ask(&mut admin, "DONCE.DONE job next"), 1);
+        assert_eq!(admin.ask("DONCE.DONE job next"), 1);
         assert_done(&reply(&mut behind), None, attempt);
     }
 }
@@ -184,34 +184,28 @@ fn released_run_counts_no_attempt() {
     let server = Server::start();
     let mut client = server.connect();
     for _ in 0..3 {
-        assert_eq!(
-            attempt(&ask(&mut client, "DONCE.BEGIN job MAX 1 TOKEN t")),
-            1
-        );
-        assert_eq!(ask(&mut client, "DONCE.RELEASE job t"), 1);
+        assert_eq!(attempt(&client.ask("DONCE.BEGIN job MAX 1 TOKEN t")), 1);
+        assert_eq!(client.ask("DONCE.RELEASE job t"), 1);
     }
-    assert_eq!(ask(&mut client, "EXISTS job"), 0, "no attempt, so no key");
-    ask(&mut client, "DONCE.BEGIN job TOKEN a");
-    assert_eq!(ask(&mut client, "DONCE.FAIL job a REASON first"), 1);
+    assert_eq!(client.ask("EXISTS job"), 0, "no attempt, so no key");
+    client.ask("DONCE.BEGIN job TOKEN a");
+    assert_eq!(client.ask("DONCE.FAIL job a REASON first"), 1);
     for _ in 0..3 {
-        assert_eq!(
-            attempt(&ask(&mut client, "DONCE.BEGIN job MAX 2 TOKEN t")),
-            2
-        );
-        assert_eq!(ask(&mut client, "DONCE.RELEASE job t"), 1);
+        assert_eq!(attempt(&client.ask("DONCE.BEGIN job MAX 2 TOKEN t")), 2);
+        assert_eq!(client.ask("DONCE.RELEASE job t"), 1);
         assert_eq!(attempts(&mut client, "job"), 1);
     }
-    assert_eq!(ask(&mut client, "DONCE.RELEASE job t"), 0);
+    assert_eq!(client.ask("DONCE.RELEASE job t"), 0);
     assert_eq!(about(&mut client, "job", "last-reason"), *"first");
     // The token of a released run cannot complete the work.
-    assert_eq!(ask(&mut client, "DONCE.DONE job t"), 0);
+    assert_eq!(client.ask("DONCE.DONE job t"), 0);
 }
 
 #[test]
 fn undelivered_run_counts_no_attempt() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN a");
+    client.ask("DONCE.BEGIN job TOKEN a");
     let mut lost = server.connect();
     let id = lost.id();
     queue(&server, &mut lost, "DONCE.BEGIN job BLOCK 0");
@@ -261,9 +255,9 @@ fn overdue_run_can_still_be_ended_or_renewed_by_its_token() {
 fn begin_by_running_token_answers_the_same_run() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN before");
-    ask(&mut client, "DONCE.FAIL job before");
-    let first = run(&ask(&mut client, "DONCE.BEGIN job TOKEN t EX 10 MAX 2"));
+    client.ask("DONCE.BEGIN job TOKEN before");
+    client.ask("DONCE.FAIL job before");
+    let first = run(&client.ask("DONCE.BEGIN job TOKEN t EX 10 MAX 2"));
     assert_eq!(first.attempt, 2);
     // Also on another connection, with BLOCK, with MAX reached, and while others wait.
     let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN w BLOCK 0");
@@ -271,28 +265,25 @@ fn begin_by_running_token_answers_the_same_run() {
         "DONCE.BEGIN job TOKEN t EX 1000",
         "DONCE.BEGIN job TOKEN t EX 1000 MAX 1 BLOCK 0",
     ] {
-        assert_eq!(run(&ask(&mut server.connect(), line)), first, "{line}");
+        assert_eq!(run(&server.connect().ask(line)), first, "{line}");
     }
-    assert!(ask(&mut client, "DONCE.CHECK job t").as_int() > 900_000);
+    assert!(client.ask("DONCE.CHECK job t").as_int() > 900_000);
     assert_eq!(attempts(&mut client, "job"), 2);
     // An EPHEMERAL run ends with the connection that asked last, not with the one before.
     let mut old = server.connect();
     let mut new = server.connect();
     let ephemeral = "DONCE.BEGIN job TOKEN t EX 1000 EPHEMERAL";
-    assert_eq!(run(&ask(&mut old, ephemeral)), first);
-    assert_eq!(run(&ask(&mut new, ephemeral)), first);
+    assert_eq!(run(&old.ask(ephemeral)), first);
+    assert_eq!(run(&new.ask(ephemeral)), first);
     old.close();
     waiter.expect_silence(A_WHILE);
     new.close();
     assert_eq!(attempt(&reply(&mut waiter)), 3);
     // The run is over, so a BEGIN with its token is a new request.
-    assert!(ask(&mut client, "DONCE.BEGIN job TOKEN t").is_nil());
-    assert_eq!(ask(&mut client, "DONCE.DONE job w RESULT r"), 1);
+    assert!(client.ask("DONCE.BEGIN job TOKEN t").is_nil());
+    assert_eq!(client.ask("DONCE.DONE job w RESULT r"), 1);
     for token in ["t", "w"] {
-        let again = ask(
-            &mut client,
-            format!("DONCE.BEGIN job TOKEN {token} BLOCK 0"),
-        );
+        let again = client.ask(format!("DONCE.BEGIN job TOKEN {token} BLOCK 0"));
         assert_done(&again, Some(b"r"), 3);
     }
 }
@@ -301,12 +292,12 @@ fn begin_by_running_token_answers_the_same_run() {
 fn begin_by_queued_token_takes_over_its_place_with_the_new_max() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "CONFIG SET dsync.rejoin-ms 60000");
-    ask(&mut client, "DONCE.BEGIN job TOKEN a");
+    client.ask("CONFIG SET dsync.rejoin-ms 60000");
+    client.ask("DONCE.BEGIN job TOKEN a");
     let mut old = queued(&server, "DONCE.BEGIN job MAX 1 TOKEN t BLOCK 0");
     let mut behind = queued(&server, "DONCE.BEGIN job TOKEN b BLOCK 0");
     assert!(
-        ask(&mut client, "DONCE.BEGIN job MAX 9 TOKEN t").is_nil(),
+        client.ask("DONCE.BEGIN job MAX 9 TOKEN t").is_nil(),
         "a try changes nothing"
     );
     let mut new = server.connect();
@@ -320,20 +311,16 @@ fn begin_by_queued_token_takes_over_its_place_with_the_new_max() {
     new.close();
     wait_for_blocked(&server, 1);
     let mut newest = queued(&server, "DONCE.BEGIN job MAX 2 TOKEN t BLOCK 0");
-    assert_eq!(ask(&mut client, "DONCE.FAIL job a"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job a"), 1);
     assert_eq!(attempt(&reply(&mut newest)), 2);
     behind.expect_silence(A_WHILE);
     // A vacant place does not hold up DONE, and its token gets the result.
-    ask(&mut client, "DONCE.BEGIN other TOKEN a");
+    client.ask("DONCE.BEGIN other TOKEN a");
     queued(&server, "DONCE.BEGIN other TOKEN t BLOCK 0").close();
     wait_for_blocked(&server, 1);
-    assert_eq!(ask(&mut client, "DONCE.DONE other a"), 1);
-    assert_done(
-        &ask(&mut client, "DONCE.BEGIN other TOKEN t BLOCK 0"),
-        None,
-        1,
-    );
-    assert_eq!(ask(&mut client, "DONCE.FAIL job t"), 1);
+    assert_eq!(client.ask("DONCE.DONE other a"), 1);
+    assert_done(&client.ask("DONCE.BEGIN other TOKEN t BLOCK 0"), None, 1);
+    assert_eq!(client.ask("DONCE.FAIL job t"), 1);
     assert_eq!(attempt(&reply(&mut behind)), 3);
 }
 
@@ -348,14 +335,14 @@ fn begin_by_same_token_with_other_options_is_no_mismatch() {
         "EPHEMERAL",
         "MAX 1000000 EX 100 OWNER x EPHEMERAL",
     ];
-    let first = run(&ask(&mut client, "DONCE.BEGIN job TOKEN t OWNER me MAX 2"));
+    let first = run(&client.ask("DONCE.BEGIN job TOKEN t OWNER me MAX 2"));
     for options in requests {
-        let again = ask(&mut client, format!("DONCE.BEGIN job TOKEN t {options}"));
+        let again = client.ask(format!("DONCE.BEGIN job TOKEN t {options}"));
         assert_eq!(run(&again), first, "{options}");
     }
     let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN w OWNER me MAX 2 BLOCK 0");
     for options in requests {
-        let again = ask(&mut client, format!("DONCE.BEGIN job TOKEN w {options}"));
+        let again = client.ask(format!("DONCE.BEGIN job TOKEN w {options}"));
         assert!(again.is_nil(), "{options}: {again:?}");
         let mut retry = server.connect();
         tell(
@@ -369,7 +356,7 @@ fn begin_by_same_token_with_other_options_is_no_mismatch() {
         );
         waiter = retry;
     }
-    assert_eq!(ask(&mut client, "DONCE.DONE job t"), 1);
+    assert_eq!(client.ask("DONCE.DONE job t"), 1);
     assert_done(&reply(&mut waiter), None, 1);
 }
 
@@ -382,32 +369,32 @@ fn run_is_untouched_by_other_tokens() {
         "DONCE.FAIL job t",
         "DONCE.RELEASE job t",
     ] {
-        assert_eq!(ask(&mut client, line), 0, "{line} of no key");
+        assert_eq!(client.ask(line), 0, "{line} of no key");
     }
-    assert_eq!(ask(&mut client, "EXISTS job"), 0);
-    ask(&mut client, "DONCE.BEGIN job TOKEN t EX 1000");
+    assert_eq!(client.ask("EXISTS job"), 0);
+    client.ask("DONCE.BEGIN job TOKEN t EX 1000");
     let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN w BLOCK 0");
     let before = digest(&server, "job");
     for token in ["u", "w", "T"] {
         for line in ["DONE", "FAIL", "RENEW", "CHECK"] {
-            assert_eq!(ask(&mut client, format!("DONCE.{line} job {token}")), 0);
+            assert_eq!(client.ask(format!("DONCE.{line} job {token}")), 0);
         }
     }
     for token in ["u", "T"] {
-        assert_eq!(ask(&mut client, format!("DONCE.RELEASE job {token}")), 0);
+        assert_eq!(client.ask(format!("DONCE.RELEASE job {token}")), 0);
     }
     assert_eq!(digest(&server, "job"), before);
     waiter.expect_silence(A_WHILE);
-    assert!(ask(&mut client, "DONCE.CHECK job t").as_int() > 900_000);
-    assert_eq!(ask(&mut client, "DONCE.RENEW job t EX 2000"), 1);
-    assert!(ask(&mut client, "DONCE.CHECK job t").as_int() > 1_900_000);
+    assert!(client.ask("DONCE.CHECK job t").as_int() > 900_000);
+    assert_eq!(client.ask("DONCE.RENEW job t EX 2000"), 1);
+    assert!(client.ask("DONCE.CHECK job t").as_int() > 1_900_000);
 }
 
 #[test]
 fn begin_in_transaction_or_script_is_a_try() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    client.ask("DONCE.BEGIN job TOKEN t");
     let replies = at_once(
         &mut client,
         &[
@@ -429,5 +416,5 @@ fn begin_in_transaction_or_script_is_a_try() {
     assert_done(&done, Some(b"r"), 1);
     let ephemeral = "return redis.pcall('DONCE.BEGIN', 'third', 'EPHEMERAL')";
     assert!(call!(client, "EVAL", ephemeral, 0).is_error());
-    assert_eq!(ask(&mut client, "EXISTS third"), 0);
+    assert_eq!(client.ask("EXISTS third"), 0);
 }

@@ -29,35 +29,35 @@ fn binary() -> Vec<u8> {
 
 fn add_fixtures(server: &Server) {
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN running TOKEN t EX 600 OWNER me");
-    ask(&mut client, "DONCE.BEGIN second TOKEN a");
+    client.ask("DONCE.BEGIN running TOKEN t EX 600 OWNER me");
+    client.ask("DONCE.BEGIN second TOKEN a");
     let reason = call!(client, "DONCE.FAIL", "second", "a", "REASON", binary());
     assert_eq!(reason, 1);
-    ask(&mut client, "DONCE.BEGIN second TOKEN t EX 600");
+    client.ask("DONCE.BEGIN second TOKEN t EX 600");
     for _ in 0..3 {
-        ask(&mut client, "DONCE.BEGIN failed TOKEN t");
-        assert_eq!(ask(&mut client, "DONCE.FAIL failed t REASON lapsed"), 1);
+        client.ask("DONCE.BEGIN failed TOKEN t");
+        assert_eq!(client.ask("DONCE.FAIL failed t REASON lapsed"), 1);
     }
-    ask(&mut client, "DONCE.BEGIN delayed TOKEN t");
+    client.ask("DONCE.BEGIN delayed TOKEN t");
     let fail = "DONCE.FAIL delayed t REASON overload DELAY 86400000";
-    assert_eq!(ask(&mut client, fail), 1);
+    assert_eq!(client.ask(fail), 1);
     for key in ["lapsed", "given-up"] {
-        ask(&mut client, format!("DONCE.BEGIN {key} TOKEN t PX 10"));
+        client.ask(format!("DONCE.BEGIN {key} TOKEN t PX 10"));
         wait_until_idle(&mut client, key);
     }
-    assert_failed(&ask(&mut client, "DONCE.BEGIN given-up MAX 1"), "lapsed", 1);
-    let fence = run(&ask(&mut client, "DONCE.BEGIN revoked TOKEN t")).fence;
-    assert_eq!(ask(&mut client, format!("DONCE.REVOKE revoked {fence}")), 1);
+    assert_failed(&client.ask("DONCE.BEGIN given-up MAX 1"), "lapsed", 1);
+    let fence = run(&client.ask("DONCE.BEGIN revoked TOKEN t")).fence;
+    assert_eq!(client.ask(format!("DONCE.REVOKE revoked {fence}")), 1);
     for key in ["done", "done-without", "done-empty", "done-for-ever"] {
-        ask(&mut client, format!("DONCE.BEGIN {key} TOKEN t"));
+        client.ask(format!("DONCE.BEGIN {key} TOKEN t"));
     }
     let done = "DONCE.DONE done-for-ever t RESULT r PERSIST";
-    assert_eq!(ask(&mut client, done), 1);
+    assert_eq!(client.ask(done), 1);
     assert_eq!(
         call!(client, "DONCE.DONE", "done", "t", "RESULT", binary()),
         1
     );
-    assert_eq!(ask(&mut client, "DONCE.DONE done-without t EX 700"), 1);
+    assert_eq!(client.ask("DONCE.DONE done-without t EX 700"), 1);
     assert_eq!(
         call!(client, "DONCE.DONE", "done-empty", "t", "RESULT", ""),
         1
@@ -67,7 +67,7 @@ fn add_fixtures(server: &Server) {
 /// The digest of each fixture and of the whole data set.
 fn digests(server: &Server) -> Vec<(&'static str, String)> {
     let each = FIXTURES.iter().map(|key| (*key, digest(server, key)));
-    let whole = call!(server.connect(), "DEBUG", "DIGEST");
+    let whole = server.connect().ask("DEBUG DIGEST");
     each.chain([("all", whole.as_str().to_owned())]).collect()
 }
 
@@ -75,42 +75,38 @@ fn digests(server: &Server) -> Vec<(&'static str, String)> {
 #[track_caller]
 fn assert_in_use(server: &Server) {
     let mut client = server.connect();
-    assert!(ask(&mut client, "DONCE.BEGIN running").is_nil());
-    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN running TOKEN t")), 1);
-    assert_eq!(ask(&mut client, "DONCE.DONE running t RESULT r"), 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN running"), Some(b"r"), 1);
+    assert!(client.ask("DONCE.BEGIN running").is_nil());
+    assert_eq!(attempt(&client.ask("DONCE.BEGIN running TOKEN t")), 1);
+    assert_eq!(client.ask("DONCE.DONE running t RESULT r"), 1);
+    assert_done(&client.ask("DONCE.BEGIN running"), Some(b"r"), 1);
     assert_eq!(about(&mut client, "second", "attempts"), 2);
     assert_eq!(
         about(&mut client, "second", "last-reason").as_bytes(),
         binary()
     );
-    assert_eq!(ask(&mut client, "DONCE.FAIL second a"), 0);
-    assert_eq!(ask(&mut client, "DONCE.FAIL second t REASON r"), 1);
-    assert_failed(&ask(&mut client, "DONCE.BEGIN second MAX 2"), "r", 2);
-    assert_failed(&ask(&mut client, "DONCE.BEGIN failed MAX 3"), "lapsed", 3);
-    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN failed MAX 4")), 4);
+    assert_eq!(client.ask("DONCE.FAIL second a"), 0);
+    assert_eq!(client.ask("DONCE.FAIL second t REASON r"), 1);
+    assert_failed(&client.ask("DONCE.BEGIN second MAX 2"), "r", 2);
+    assert_failed(&client.ask("DONCE.BEGIN failed MAX 3"), "lapsed", 3);
+    assert_eq!(attempt(&client.ask("DONCE.BEGIN failed MAX 4")), 4);
     assert_eq!(about(&mut client, "delayed", "state"), *"delayed");
     let left_ms = about(&mut client, "delayed", "delay-left-ms").as_int();
     assert!((1..=86_400_000).contains(&left_ms), "{left_ms}");
-    assert!(ask(&mut client, "DONCE.BEGIN delayed TOKEN u").is_nil());
-    assert_failed(
-        &ask(&mut client, "DONCE.BEGIN delayed MAX 1"),
-        "overload",
-        1,
-    );
+    assert!(client.ask("DONCE.BEGIN delayed TOKEN u").is_nil());
+    assert_failed(&client.ask("DONCE.BEGIN delayed MAX 1"), "overload", 1);
     // DONE of a lapsed run counts, unless a request was answered FAILED since.
-    assert_eq!(ask(&mut client, "DONCE.DONE lapsed t RESULT late"), 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN lapsed"), Some(b"late"), 1);
-    assert_eq!(ask(&mut client, "DONCE.DONE given-up t"), 0);
-    assert_failed(&ask(&mut client, "DONCE.BEGIN revoked MAX 1"), "revoked", 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN done"), Some(&binary()), 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN done-without"), None, 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN done-empty"), Some(b""), 1);
-    assert_done(&ask(&mut client, "DONCE.GET done-for-ever"), Some(b"r"), 1);
+    assert_eq!(client.ask("DONCE.DONE lapsed t RESULT late"), 1);
+    assert_done(&client.ask("DONCE.BEGIN lapsed"), Some(b"late"), 1);
+    assert_eq!(client.ask("DONCE.DONE given-up t"), 0);
+    assert_failed(&client.ask("DONCE.BEGIN revoked MAX 1"), "revoked", 1);
+    assert_done(&client.ask("DONCE.BEGIN done"), Some(&binary()), 1);
+    assert_done(&client.ask("DONCE.BEGIN done-without"), None, 1);
+    assert_done(&client.ask("DONCE.BEGIN done-empty"), Some(b""), 1);
+    assert_done(&client.ask("DONCE.GET done-for-ever"), Some(b"r"), 1);
     assert!(about(&mut client, "done-for-ever", "kept-until-unix-ms").is_nil());
     for key in ["done", "done-without", "done-empty", "done-for-ever"] {
-        assert_eq!(ask(&mut client, format!("DONCE.DONE {key} t")), 1, "{key}");
-        assert_eq!(ask(&mut client, format!("DONCE.DONE {key} u")), 0, "{key}");
+        assert_eq!(client.ask(format!("DONCE.DONE {key} t")), 1, "{key}");
+        assert_eq!(client.ask(format!("DONCE.DONE {key} u")), 0, "{key}");
     }
 }
 
@@ -119,9 +115,9 @@ fn once_keys_survive_rdb_file_and_debug_reload() {
     let mut server = Server::start();
     add_fixtures(&server);
     let before = digests(&server);
-    assert_eq!(call!(server.connect(), "DEBUG", "RELOAD"), "OK");
+    assert_eq!(server.connect().ask("DEBUG RELOAD"), "OK");
     assert_eq!(digests(&server), before);
-    assert_eq!(call!(server.connect(), "SAVE"), "OK");
+    assert_eq!(server.connect().ask("SAVE"), "OK");
     server.kill9();
     server.start_again();
     assert_eq!(digests(&server), before);
@@ -141,7 +137,7 @@ fn once_keys_survive_aof_rewritten_or_not() {
         server.kill9();
         server.start_again();
         assert_eq!(digests(&server), before, "as it was written");
-        let rewriting = call!(server.connect(), "BGREWRITEAOF");
+        let rewriting = server.connect().ask("BGREWRITEAOF");
         assert!(!rewriting.is_error(), "{rewriting:?}");
         eventually("a rewritten AOF", Duration::from_secs(30), || {
             let info = server.info_section("persistence");
@@ -162,9 +158,9 @@ fn once_keys_survive_dump_and_restore() {
     add_fixtures(&server);
     let mut client = server.connect();
     for key in FIXTURES {
-        let payload = call!(client, "DUMP", key);
+        let payload = client.ask(format!("DUMP {key}"));
         let before = digest(&server, key);
-        assert_eq!(ask(&mut client, format!("DEL {key}")), 1);
+        assert_eq!(client.ask(format!("DEL {key}")), 1);
         assert_eq!(call!(client, "RESTORE", key, 0, payload.as_bytes()), "OK");
         assert_eq!(digest(&server, key), before, "{key}");
     }
@@ -181,12 +177,12 @@ fn once_keys_are_equal_on_replicas_and_work_after_promotion() {
         replica.wait_to_catch_up_with(&primary);
         assert_eq!(digests(replica), digests(&primary));
         let mut client = replica.connect();
-        let refused = ask(&mut client, "DONCE.BEGIN job");
+        let refused = client.ask("DONCE.BEGIN job");
         assert!(refused.error().starts_with("READONLY "), "{refused:?}");
         assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
     }
     drop(primary);
-    assert_eq!(ask(&mut early.connect(), "REPLICAOF NO ONE"), "OK");
+    assert_eq!(early.connect().ask("REPLICAOF NO ONE"), "OK");
     assert_in_use(&early);
 }
 
@@ -219,36 +215,36 @@ fn once_changes_in_replication_stream_are_exact() {
         )
     };
 
-    let first = run(&ask(&mut client, "DONCE.BEGIN job TOKEN a OWNER me MAX 7"));
+    let first = run(&client.ask("DONCE.BEGIN job TOKEN a OWNER me MAX 7"));
     let commands = replicated();
     let change = commands[0].last().expect("a change").clone();
     assert_eq!(commands, [apply(&[grant(&change, &first, "me")])]);
 
     // A request that waits, a refused try and a refused FAIL replicate nothing.
     let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN b BLOCK 0");
-    assert!(ask(&mut client, "DONCE.BEGIN job").is_nil());
-    assert_eq!(ask(&mut client, "DONCE.FAIL job x"), 0);
+    assert!(client.ask("DONCE.BEGIN job").is_nil());
+    assert_eq!(client.ask("DONCE.FAIL job x"), 0);
     assert!(replicated().is_empty());
 
     // One command has the failure and the grant to the next waiter.
-    assert_eq!(ask(&mut client, "DONCE.FAIL job a REASON oh"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job a REASON oh"), 1);
     let second = run(&reply(&mut waiter));
     let commands = replicated();
     let (at, change) = (number(&commands[0][3], 2), commands[0][4].clone());
     let fail = format!("FAIL {} {at} 2:oh", first.fence);
     assert_eq!(commands, [apply(&[fail, grant(&change, &second, "")])]);
 
-    assert_eq!(ask(&mut client, "DONCE.RELEASE job b"), 1);
+    assert_eq!(client.ask("DONCE.RELEASE job b"), 1);
     let commands = replicated();
     let at = number(&commands[0][3], 3);
     let end = format!("END {} released {at}", second.fence);
     assert_eq!(commands, [apply(&[end])]);
 
     // FAILED after a FAIL replicates nothing: no lapsed run is left whose DONE it would rule out.
-    assert_failed(&ask(&mut client, "DONCE.BEGIN job MAX 1"), "oh", 1);
+    assert_failed(&client.ask("DONCE.BEGIN job MAX 1"), "oh", 1);
     assert!(replicated().is_empty());
 
-    let third = run(&ask(&mut client, "DONCE.BEGIN job TOKEN c PX 20"));
+    let third = run(&client.ask("DONCE.BEGIN job TOKEN c PX 20"));
     wait_until_idle(&mut client, "job");
     let commands = replicated();
     assert_eq!(commands.len(), 2, "{commands:?}");
@@ -256,7 +252,7 @@ fn once_changes_in_replication_stream_are_exact() {
     let lapse = format!("END {} lapsed {at}", third.fence);
     assert_eq!(commands[1], apply(&[lapse]));
     for _ in 0..2 {
-        assert_failed(&ask(&mut client, "DONCE.BEGIN job MAX 1"), "lapsed", 2);
+        assert_failed(&client.ask("DONCE.BEGIN job MAX 1"), "lapsed", 2);
     }
     assert_eq!(
         replicated(),
@@ -264,21 +260,21 @@ fn once_changes_in_replication_stream_are_exact() {
         "replicated once"
     );
 
-    let fourth = run(&ask(&mut client, "DONCE.BEGIN job TOKEN d"));
+    let fourth = run(&client.ask("DONCE.BEGIN job TOKEN d"));
     replicated();
-    assert_eq!(ask(&mut client, "DONCE.DONE job d RESULT re EX 9"), 1);
-    assert_eq!(ask(&mut client, "DONCE.DONE job d RESULT xx"), 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN job"), Some(b"re"), 3);
+    assert_eq!(client.ask("DONCE.DONE job d RESULT re EX 9"), 1);
+    assert_eq!(client.ask("DONCE.DONE job d RESULT xx"), 1);
+    assert_done(&client.ask("DONCE.BEGIN job"), Some(b"re"), 3);
     let until = about(&mut client, "job", "kept-until-unix-ms").as_int();
     let done = format!("COMPLETE {} {until} 1:d 2:re", fourth.fence);
     assert_eq!(replicated(), [apply(&[done])]);
 
     // DONE of a lapsed run has no fence in the change. The primary also replicates the end of the retention.
-    assert_eq!(ask(&mut client, "DEL job"), 1);
-    ask(&mut client, "DONCE.BEGIN job TOKEN e PX 20");
+    assert_eq!(client.ask("DEL job"), 1);
+    client.ask("DONCE.BEGIN job TOKEN e PX 20");
     wait_until_idle(&mut client, "job");
     replicated();
-    assert_eq!(ask(&mut client, "DONCE.DONE job e PX 50"), 1);
+    assert_eq!(client.ask("DONCE.DONE job e PX 50"), 1);
     let commands = replicated();
     let until = number(&commands[0][3], 2);
     let done = format!("COMPLETE NONE {until} 1:e NONE");
@@ -296,11 +292,8 @@ fn results_and_tokens_are_readable_in_the_aof() {
         .config("appendfsync", "always")
         .start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN the-token");
-    assert_eq!(
-        ask(&mut client, "DONCE.DONE job the-token RESULT the-result"),
-        1
-    );
+    client.ask("DONCE.BEGIN job TOKEN the-token");
+    assert_eq!(client.ask("DONCE.DONE job the-token RESULT the-result"), 1);
     let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF's directory");
     let text: Vec<u8> = files
         .flat_map(|file| fs::read(file.expect("a file").path()).expect("it is read"))

@@ -84,28 +84,21 @@ fn worker_process() {
     let words = begun.as_array();
     if words[0] == *"RUN" {
         let attempt = words[3].as_int();
-        call!(client, "RPUSH", "started", format!("{me}:{attempt}"));
+        client.ask(format!("RPUSH started {me}:{attempt}"));
         if attempt < LUCKY {
             // A healthy worker that renews: only the kill ends this loop.
             loop {
                 client.expect_silence(Duration::from_millis(50));
-                assert_eq!(ask(&mut client, format!("DONCE.RENEW job worker-{me}")), 1);
+                assert_eq!(client.ask(format!("DONCE.RENEW job worker-{me}")), 1);
             }
         }
-        call!(client, "INCR", "charges");
-        let done = call!(
-            client,
-            "DONCE.DONE",
-            "job",
-            format!("worker-{me}"),
-            "RESULT",
-            me
-        );
+        client.ask("INCR charges");
+        let done = client.ask(format!("DONCE.DONE job worker-{me} RESULT {me}"));
         assert_eq!(done, 1);
-        call!(client, "RPUSH", "results", me);
+        client.ask(format!("RPUSH results {me}"));
     } else {
         assert_eq!(words[0], *"DONE");
-        call!(client, "RPUSH", "results", words[1].as_str());
+        client.ask(format!("RPUSH results {}", words[1].as_str()));
     }
 }
 
@@ -122,9 +115,9 @@ fn kill_two_of_a_fleet(options: &str) {
     });
     for attempt in 1..=LUCKY {
         eventually(&format!("attempt {attempt}"), SOON, || {
-            ask(&mut client, "LLEN started").as_int() >= attempt
+            client.ask("LLEN started").as_int() >= attempt
         });
-        let started = call!(client, "LINDEX", "started", attempt - 1);
+        let started = client.ask(format!("LINDEX started {}", attempt - 1));
         let (id, number) = started.as_str().split_once(':').expect("id:attempt");
         assert_eq!(number, attempt.to_string());
         if attempt < LUCKY {
@@ -138,16 +131,16 @@ fn kill_two_of_a_fleet(options: &str) {
     for worker in &mut fleet {
         eventually("a worker that is through", SOON, || worker.is_through());
     }
-    assert_eq!(ask(&mut client, "GET charges"), "1", "exactly once");
-    assert_eq!(ask(&mut client, "LLEN started"), LUCKY);
-    let winner = call!(client, "LINDEX", "started", -1);
+    assert_eq!(client.ask("GET charges"), "1", "exactly once");
+    assert_eq!(client.ask("LLEN started"), LUCKY);
+    let winner = client.ask("LINDEX started -1");
     let winner = winner.as_str().split(':').next().expect("an id").to_owned();
-    let results = ask(&mut client, "LRANGE results 0 -1");
+    let results = client.ask("LRANGE results 0 -1");
     assert_eq!(results.as_array().len(), FLEET - 2);
     for result in results.as_array() {
         assert_eq!(*result, *winner, "all of {results:?}");
     }
-    let late = ask(&mut client, "DONCE.BEGIN job MAX 1");
+    let late = client.ask("DONCE.BEGIN job MAX 1");
     let words = late.as_array();
     assert_eq!((words[0].as_str(), words[1].as_str()), ("DONE", &*winner));
     assert_eq!(words[2], LUCKY);
@@ -220,11 +213,11 @@ fn work_started_by_five_instances_is_done_once_across_restarts() {
                 // The server was killed and the connection with it. BEGIN again tells whether this token still runs.
                 let (mut client, again) = ask_until_answered(port, &line);
                 assert_eq!(again, begun, "the same run: token, fence and attempt");
-                call!(client, "INCR", "charges");
+                client.ask("INCR charges");
                 let done = format!("DONCE.DONE bill:2026-11 run-{n} RESULT invoice-{n}");
-                assert_eq!(ask(&mut client, &done), 1);
+                assert_eq!(client.ask(&done), 1);
                 // DONE again answers 1 again, for a client whose first reply was lost.
-                assert_eq!(ask(&mut client, &done), 1);
+                assert_eq!(client.ask(&done), 1);
                 let (_, done) = ask_until_answered(port, &line);
                 results.send((n, done)).expect("the test listens");
             })
@@ -265,13 +258,10 @@ fn work_started_by_five_instances_is_done_once_across_restarts() {
         }
         let mut client = server.connect();
         for n in 0..5 {
-            let late = ask(
-                &mut client,
-                format!("DONCE.BEGIN bill:2026-11 TOKEN late-{n} BLOCK 0"),
-            );
+            let late = client.ask(format!("DONCE.BEGIN bill:2026-11 TOKEN late-{n} BLOCK 0"));
             assert_eq!(late.as_array()[1], *winner);
         }
-        assert_eq!(ask(&mut client, "GET charges"), "1");
+        assert_eq!(client.ask("GET charges"), "1");
     }
 }
 
@@ -285,7 +275,7 @@ fn work_that_keeps_failing_is_given_up_until_max_is_raised() {
         let mut client = server.connect();
         let mut runs = 0;
         loop {
-            let begun = ask(&mut client, "DONCE.BEGIN job MAX 3 BLOCK 0");
+            let begun = client.ask("DONCE.BEGIN job MAX 3 BLOCK 0");
             let words = begun.as_array();
             if words[0] != *"RUN" {
                 return (runs, begun);
@@ -294,7 +284,7 @@ fn work_that_keeps_failing_is_given_up_until_max_is_raised() {
             let (token, attempt) = (words[1].as_str(), words[3].as_int());
             let reason = format!("declined:{n}:{attempt}");
             assert_eq!(
-                call!(client, "DONCE.FAIL", "job", token, "REASON", reason),
+                client.ask(format!("DONCE.FAIL job {token} REASON {reason}")),
                 1
             );
         }
@@ -326,14 +316,11 @@ fn work_that_keeps_failing_is_given_up_until_max_is_raised() {
         );
     }
     // An operator allows one more attempt.
-    let begun = ask(&mut client, "DONCE.BEGIN job MAX 4 TOKEN operator");
+    let begun = client.ask("DONCE.BEGIN job MAX 4 TOKEN operator");
     assert_eq!(begun.as_array()[3], 4);
     let mut waiter = queued(&server, "DONCE.BEGIN job MAX 3 BLOCK 0");
-    assert_eq!(ask(&mut client, "DONCE.DONE job operator RESULT paid"), 1);
-    for reply in [
-        reply(&mut waiter),
-        ask(&mut client, "DONCE.BEGIN job MAX 1"),
-    ] {
+    assert_eq!(client.ask("DONCE.DONE job operator RESULT paid"), 1);
+    for reply in [reply(&mut waiter), client.ask("DONCE.BEGIN job MAX 1")] {
         let words = reply.as_array();
         assert_eq!((words[0].as_str(), words[1].as_str()), ("DONE", "paid"));
         assert_eq!(words[2], 4);

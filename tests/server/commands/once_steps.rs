@@ -60,9 +60,7 @@ pub fn assert_failed(reply: &Reply, reason: &str, attempts: i64) {
 
 /// A field of `DONCE.INFO`.
 pub fn about(client: &mut Client, key: &str, field: &str) -> Reply {
-    ask(client, format!("DONCE.INFO {key}"))
-        .field(field)
-        .clone()
+    client.ask(format!("DONCE.INFO {key}")).field(field).clone()
 }
 
 /// How many attempts `DONCE.INFO` counts.

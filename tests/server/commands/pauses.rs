@@ -19,22 +19,22 @@ fn pause_refuses_tries_queues_requests_and_serves_them_in_order() {
     let server = Server::start();
     let mut client = server.connect();
     for (family, request) in FAMILIES {
-        assert_eq!(ask(&mut client, format!("{family}.PAUSE k 600000")), 0);
-        assert!(ask(&mut client, request).is_nil(), "{family}: a try");
+        assert_eq!(client.ask(format!("{family}.PAUSE k 600000")), 0);
+        assert!(client.ask(request).is_nil(), "{family}: a try");
         assert!(
-            ask(&mut client, format!("{request} BLOCK 1")).is_nil(),
+            client.ask(format!("{request} BLOCK 1")).is_nil(),
             "{family}: a wait that runs out"
         );
         let mut waiters =
             ["w1", "w2"].map(|token| queued(&server, format!("{request} BLOCK 0 TOKEN {token}")));
-        let left = ask(&mut client, format!("{family}.PAUSE k 0")).as_int();
+        let left = client.ask(format!("{family}.PAUSE k 0")).as_int();
         assert!((590_000..=600_000).contains(&left), "{family}: {left}");
         for (waiter, token) in waiters.iter_mut().zip(["w1", "w2"]) {
             let (granted, _) = any_grant(&reply(waiter));
             assert_eq!(granted, token.as_bytes(), "{family}");
-            assert_eq!(ask(&mut client, format!("{family}.RELEASE k {token}")), 1);
+            assert_eq!(client.ask(format!("{family}.RELEASE k {token}")), 1);
         }
-        ask(&mut client, "DEL k");
+        client.ask("DEL k");
     }
     assert_calm(&server);
 }
@@ -45,16 +45,16 @@ fn hold_of_paused_key_is_repeated_renewed_and_ended() {
     let mut client = server.connect();
     for (family, request) in FAMILIES {
         let request = format!("{request} EX 600 TOKEN t");
-        let (_, fence) = any_grant(&ask(&mut client, &request));
-        ask(&mut client, format!("{family}.PAUSE k 600000"));
-        assert_eq!(any_grant(&ask(&mut client, &request)).1, fence, "{family}");
-        assert_eq!(ask(&mut client, format!("{family}.RENEW k t EX 500")), 1);
-        assert!(ask(&mut client, format!("{family}.CHECK k t")).as_int() > 400_000);
-        assert_eq!(ask(&mut client, format!("{family}.REVOKE k {fence}")), 1);
-        let info = ask(&mut client, format!("{family}.INFO k"));
+        let (_, fence) = any_grant(&client.ask(&request));
+        client.ask(format!("{family}.PAUSE k 600000"));
+        assert_eq!(any_grant(&client.ask(&request)).1, fence, "{family}");
+        assert_eq!(client.ask(format!("{family}.RENEW k t EX 500")), 1);
+        assert!(client.ask(format!("{family}.CHECK k t")).as_int() > 400_000);
+        assert_eq!(client.ask(format!("{family}.REVOKE k {fence}")), 1);
+        let info = client.ask(format!("{family}.INFO k"));
         assert_eq!(*info.field("holders"), 0, "{family}");
         assert_eq!(*info.field("state"), "paused", "{family}");
-        ask(&mut client, "DEL k");
+        client.ask("DEL k");
     }
 }
 
@@ -79,26 +79,26 @@ fn info_shows_a_pause_and_what_is_left_of_it() {
     let server = Server::start();
     let mut client = server.connect();
     for (family, request) in FAMILIES {
-        ask(&mut client, request);
-        let info = ask(&mut client, format!("{family}.INFO k"));
+        client.ask(request);
+        let info = client.ask(format!("{family}.INFO k"));
         assert_eq!(*info.field("paused-ms"), 0, "{family}");
         assert!(*info.field("state") != "paused", "{family}");
-        ask(&mut client, format!("{family}.PAUSE k 600000"));
-        let info = ask(&mut client, format!("{family}.INFO k"));
+        client.ask(format!("{family}.PAUSE k 600000"));
+        let info = client.ask(format!("{family}.INFO k"));
         assert_eq!(*info.field("state"), "paused", "{family}");
         assert_eq!(*info.field("holders"), 1, "{family}: and it is held");
         let left = info.field("paused-ms").as_int();
         assert!((590_000..=600_000).contains(&left), "{family}: {left}");
-        ask(&mut client, "DEL k");
+        client.ask("DEL k");
     }
     // What is done stays done: nobody would run anyway.
-    ask(&mut client, "DONCE.BEGIN k TOKEN t");
-    ask(&mut client, "DONCE.PAUSE k 600000");
-    ask(&mut client, "DONCE.DONE k t");
-    let info = ask(&mut client, "DONCE.INFO k");
+    client.ask("DONCE.BEGIN k TOKEN t");
+    client.ask("DONCE.PAUSE k 600000");
+    client.ask("DONCE.DONE k t");
+    let info = client.ask("DONCE.INFO k");
     assert_eq!(*info.field("state"), "done");
     assert!(info.field("paused-ms").as_int() > 0);
-    assert_eq!(ask(&mut client, "DONCE.BEGIN k").as_array()[0], *"DONE");
+    assert_eq!(client.ask("DONCE.BEGIN k").as_array()[0], *"DONE");
 }
 
 #[test]
@@ -106,31 +106,28 @@ fn pause_keeps_its_key_moves_with_rename_and_goes_with_del() {
     let server = Server::start();
     let mut client = server.connect();
     for (family, request) in FAMILIES {
-        assert_eq!(ask(&mut client, format!("{family}.PAUSE k 0")), 0);
-        assert_eq!(ask(&mut client, "EXISTS k"), 0, "{family}: 0 makes no key");
-        ask(&mut client, format!("{family}.PAUSE k 600000"));
-        assert_eq!(ask(&mut client, "TTL k"), -1, "{family}");
+        assert_eq!(client.ask(format!("{family}.PAUSE k 0")), 0);
+        assert_eq!(client.ask("EXISTS k"), 0, "{family}: 0 makes no key");
+        client.ask(format!("{family}.PAUSE k 600000"));
+        assert_eq!(client.ask("TTL k"), -1, "{family}");
         let mut waiter = queued(&server, format!("{request} BLOCK 0"));
-        assert_eq!(ask(&mut client, "RENAME k moved"), "OK");
+        assert_eq!(client.ask("RENAME k moved"), "OK");
         assert!(
             fence_in(&reply(&mut waiter)).is_some(),
             "{family}: the old name is free"
         );
         let moved = request.replace(" k", " moved");
-        assert!(
-            ask(&mut client, &moved).is_nil(),
-            "{family}: the new is not"
-        );
+        assert!(client.ask(&moved).is_nil(), "{family}: the new is not");
         let mut waiter = queued(&server, format!("{moved} BLOCK 0"));
-        assert_eq!(ask(&mut client, "DEL moved"), 1);
+        assert_eq!(client.ask("DEL moved"), 1);
         assert!(fence_in(&reply(&mut waiter)).is_some(), "{family}");
-        ask(&mut client, "FLUSHALL");
+        client.ask("FLUSHALL");
         // With its end, or with 0, the key goes.
-        ask(&mut client, format!("{family}.PAUSE k 5"));
+        client.ask(format!("{family}.PAUSE k 5"));
         wait_until_gone(&mut client, "k");
-        ask(&mut client, format!("{family}.PAUSE k 600000"));
-        ask(&mut client, format!("{family}.PAUSE k 0"));
-        assert_eq!(ask(&mut client, "EXISTS k"), 0, "{family}");
+        client.ask(format!("{family}.PAUSE k 600000"));
+        client.ask(format!("{family}.PAUSE k 0"));
+        assert_eq!(client.ask("EXISTS k"), 0, "{family}");
     }
     assert_calm(&server);
 }
@@ -141,22 +138,21 @@ fn renamed_pause_ends_without_a_command_on_its_key() {
     let server = Server::start();
     let mut client = server.connect();
     at_once(&mut client, &["DLOCK.PAUSE k 20", "RENAME k moved"]);
-    eventually("an empty database", SOON, || {
-        ask(&mut client, "DBSIZE") == 0
-    });
+    eventually("an empty database", SOON, || client.ask("DBSIZE") == 0);
 }
 
 #[test]
 fn pause_of_another_family_is_wrongtype() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.PAUSE k 600000");
+    client.ask("DLOCK.PAUSE k 600000");
     for line in ["DSEM.PAUSE k 1", "DONCE.PAUSE k 0", "DONCE.BEGIN k"] {
-        assert!(ask(&mut client, line).error().starts_with("WRONGTYPE"));
+        assert!(client.ask(line).error().starts_with("WRONGTYPE"));
     }
-    ask(&mut client, "SET text 1");
+    client.ask("SET text 1");
     assert!(
-        ask(&mut client, "DLOCK.PAUSE text 1")
+        client
+            .ask("DLOCK.PAUSE text 1")
             .error()
             .starts_with("WRONGTYPE")
     );
@@ -167,7 +163,7 @@ fn pause_of_another_family_is_wrongtype() {
 fn pause_and_revoke_are_one_transaction() {
     let server = Server::start();
     let mut client = server.connect();
-    let fence = ask(&mut client, "DLOCK.ACQUIRE k TOKEN a").grant().1;
+    let fence = client.ask("DLOCK.ACQUIRE k TOKEN a").grant().1;
     let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN b");
     let revoke = format!("DLOCK.REVOKE k {fence}");
     let replies = at_once(
@@ -177,7 +173,7 @@ fn pause_and_revoke_are_one_transaction() {
     assert_eq!(replies[3].as_array(), [Reply::Int(0), Reply::Int(1)]);
     waiter.expect_silence(A_WHILE);
     let script = "EVAL \"return redis.call('DLOCK.PAUSE', KEYS[1], 0)\" 1 k";
-    assert!(ask(&mut client, script).as_int() > 0);
+    assert!(client.ask(script).as_int() > 0);
     assert_eq!(granted(&mut waiter).0, "b");
 }
 
@@ -186,24 +182,21 @@ fn pause_and_revoke_are_one_transaction() {
 fn failures_and_rounds_are_told_in_a_pause() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN o TOKEN t");
+    client.ask("DONCE.BEGIN o TOKEN t");
     let mut exhausted = queued(&server, "DONCE.BEGIN o MAX 1 BLOCK 0");
-    ask(&mut client, "DONCE.PAUSE o 600000");
-    ask(&mut client, "DONCE.FAIL o t REASON broken");
+    client.ask("DONCE.PAUSE o 600000");
+    client.ask("DONCE.FAIL o t REASON broken");
     assert_eq!(
         reply(&mut exhausted).as_array()[..2],
         ["FAILED", "broken"].map(bulk)
     );
-    assert_eq!(
-        ask(&mut client, "DONCE.BEGIN o MAX 1").as_array()[0],
-        *"FAILED"
-    );
-    assert!(ask(&mut client, "DONCE.BEGIN o MAX 2").is_nil());
+    assert_eq!(client.ask("DONCE.BEGIN o MAX 1").as_array()[0], *"FAILED");
+    assert!(client.ask("DONCE.BEGIN o MAX 2").is_nil());
 
-    ask(&mut client, "DWG.ADD g TOKEN t");
+    client.ask("DWG.ADD g TOKEN t");
     let mut watcher = queued(&server, "DWG.WAIT g BLOCK 0");
-    ask(&mut client, "DWG.PAUSE g 600000");
-    ask(&mut client, "DWG.DONE g t");
+    client.ask("DWG.PAUSE g 600000");
+    client.ask("DWG.DONE g t");
     assert_eq!(
         reply(&mut watcher),
         Reply::Array(vec![Reply::Int(1), Reply::Int(0)])
@@ -219,8 +212,8 @@ fn pause_signals_its_key_as_modified() {
     let server = Server::start();
     let (mut client, mut other) = (server.connect(), server.connect());
     for pause in ["DLOCK.PAUSE k 600000", "DLOCK.PAUSE k 0"] {
-        ask(&mut client, "WATCH k");
-        ask(&mut other, pause);
+        client.ask("WATCH k");
+        other.ask(pause);
         let replies = at_once(&mut client, &["MULTI", "PING", "EXEC"]);
         assert!(replies[2].is_nil(), "{pause}");
     }
@@ -235,22 +228,22 @@ fn paused_group_without_its_queued_add_finishes_with_next_command_or_end_of_paus
     let mut client = server.connect();
     let finished = || Reply::Array(vec![Reply::Int(1), Reply::Int(0)]);
     for (pause_ms, ask_for) in [(600_000, Some("DWG.WAIT moved")), (300, None)] {
-        ask(&mut client, "DWG.ADD g LIMIT 1 TOKEN t").grant();
+        client.ask("DWG.ADD g LIMIT 1 TOKEN t").grant();
         let mut adding = queued(&server, "DWG.ADD g LIMIT 1 TOKEN u BLOCK 0");
-        ask(&mut client, format!("DWG.PAUSE g {pause_ms}"));
-        assert_eq!(ask(&mut client, "DWG.DONE g t"), 1);
-        assert!(ask(&mut client, "DWG.WAIT g").is_nil(), "one is queued");
-        assert_eq!(ask(&mut client, "RENAME g moved"), "OK");
+        client.ask(format!("DWG.PAUSE g {pause_ms}"));
+        assert_eq!(client.ask("DWG.DONE g t"), 1);
+        assert!(client.ask("DWG.WAIT g").is_nil(), "one is queued");
+        assert_eq!(client.ask("RENAME g moved"), "OK");
         // The request stays with the name, which is not paused.
         granted(&mut adding);
         if let Some(line) = ask_for {
-            assert_eq!(*ask(&mut client, "DWG.INFO moved").field("state"), "paused");
-            assert_eq!(ask(&mut client, line), finished());
+            assert_eq!(*client.ask("DWG.INFO moved").field("state"), "paused");
+            assert_eq!(client.ask(line), finished());
         } else {
             eventually("the end of the round", SOON, || {
-                *ask(&mut client, "DWG.INFO moved").field("state") == "finished"
+                *client.ask("DWG.INFO moved").field("state") == "finished"
             });
         }
-        assert_eq!(ask(&mut client, "DEL moved g"), 2);
+        assert_eq!(client.ask("DEL moved g"), 2);
     }
 }

@@ -90,7 +90,7 @@ fn tell_story(server: &Server, connect: fn(&Server) -> Client, story: &str) {
         }
         let answer = match request {
             "B" => reply(&mut waiter),
-            request => ask(&mut client, request.replace("{fence}", &fence.to_string())),
+            request => client.ask(request.replace("{fence}", &fence.to_string())),
         };
         assert_eq!(told(&answer), expected.trim(), "{line}");
         fence = fence_in(&answer).unwrap_or(fence);
@@ -117,9 +117,9 @@ fn every_command_has_the_same_replies_in_resp2_and_resp3() {
                 .replace("G\"t\"", &grant("\"t\""))
                 .replace("G\"v\"", &grant("\"v\""));
             tell_story(&server, connect, &story);
-            assert_eq!(ask(&mut server.connect(), "FLUSHALL"), "OK");
+            assert_eq!(server.connect().ask("FLUSHALL"), "OK");
         }
         tell_story(&server, connect, OF_ONE_FAMILY);
-        assert_eq!(ask(&mut server.connect(), "FLUSHALL"), "OK");
+        assert_eq!(server.connect().ask("FLUSHALL"), "OK");
     }
 }

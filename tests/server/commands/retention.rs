@@ -63,7 +63,7 @@ fn expired_result_makes_room_for_a_lock_before_the_timer_runs() {
 fn expired_group_has_no_gate_before_the_timer_runs() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "CONFIG SET dsync.group-keep-ms 50");
+    client.ask("CONFIG SET dsync.group-keep-ms 50");
     let replies = at_once(
         &mut client,
         &[

@@ -4,15 +4,13 @@
 //! leaves before it releases or crashes. A worker that stalls past its lease holds nothing by contract, so it leaves
 //! the room before it stalls, and what it sends afterwards must be refused.
 
+use crate::support::steps::SOON;
 use crate::support::*;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Longer than the SOON of `steps`: these tests keep the machine busy.
-const SOON: Duration = Duration::from_secs(20);
 
 /// Counts the holders as the clients see them.
 #[derive(Default)]
@@ -87,7 +85,7 @@ fn group_of_crashing_workers_keeps_its_limit_and_counts_the_lost() {
     let (done, lost) = (AtomicU64::new(0), AtomicU64::new(0));
     // A total that no worker reaches, so that the round cannot finish before all workers have come.
     let mut client = server.connect();
-    assert_eq!(call!(client, "DWG.EXPECT", "jobs", 1_000_000), 1_000_000);
+    assert_eq!(client.ask("DWG.EXPECT jobs 1000000"), 1_000_000);
     thread::scope(|scope| {
         for worker in 0..WORKERS {
             let (server, room, done, lost) = (&server, &room, &done, &lost);
@@ -113,7 +111,7 @@ fn group_of_crashing_workers_keeps_its_limit_and_counts_the_lost() {
                     if crash {
                         lost.fetch_add(1, Ordering::Relaxed);
                         std::mem::replace(&mut client, server.connect()).close();
-                    } else if call!(client, "DWG.DONE", "jobs", token) == 1 {
+                    } else if client.ask(format!("DWG.DONE jobs {token}")) == 1 {
                         done.fetch_add(1, Ordering::Relaxed);
                     } else {
                         // The machine was so slow that the lease ran out: this job is lost.
@@ -128,9 +126,9 @@ fn group_of_crashing_workers_keeps_its_limit_and_counts_the_lost() {
     let (done, lost) = (done.load(Ordering::Relaxed), lost.load(Ordering::Relaxed));
     assert!(lost > 20, "many did crash: {lost}");
     eventually("the end of the last who crashed", SOON, || {
-        *call!(client, "DWG.INFO", "jobs").field("holders") == 0
+        *client.ask("DWG.INFO jobs").field("holders") == 0
     });
-    assert_eq!(call!(client, "DWG.EXPECT", "jobs", done), 0);
+    assert_eq!(client.ask(format!("DWG.EXPECT jobs {done}")), 0);
     let tally = blocked(&mut client, &["DWG.WAIT", "jobs", "BLOCK", "0"]);
     assert_eq!(
         tally,
@@ -147,7 +145,7 @@ fn group_whose_members_all_crash_serves_its_waiters() {
     let server = Server::start();
     let mut client = server.connect();
     for by in ["PX", "EPHEMERAL"] {
-        call!(client, "DEL", "jobs");
+        client.ask("DEL jobs");
         let mut slots: Vec<_> = (0..LIMIT)
             .map(|_| {
                 let mut worker = server.connect();
@@ -175,7 +173,7 @@ fn group_whose_members_all_crash_serves_its_waiters() {
         slots.drain(..).for_each(Client::close);
         for worker in &mut next {
             let (token, _) = worker.recv(SOON).expect("a slot comes free").grant();
-            assert_eq!(call!(worker, "DWG.DONE", "jobs", token), 1);
+            assert_eq!(worker.ask(format!("DWG.DONE jobs {token}")), 1);
         }
         let tally = watcher.recv(SOON).expect("the round finishes");
         assert_eq!(
@@ -250,13 +248,13 @@ fn lock_excludes_two_writers_and_fence_refuses_the_stale_one() {
                         assert!(store.write(later, "end"));
                         drop(store);
                         room.leave(1);
-                        assert_eq!(call!(client, "DLOCK.RELEASE", "user:1", token), 1);
+                        assert_eq!(client.ask(format!("DLOCK.RELEASE user:1 {token}")), 1);
                         continue;
                     }
                     assert!(store.lock().expect("unpoisoned").write(fence, "end"));
                     room.leave(1);
-                    assert_eq!(call!(client, "DLOCK.RELEASE", "user:1", &token), 1);
-                    assert_eq!(call!(client, "DLOCK.RELEASE", "user:1", token), 0);
+                    assert_eq!(client.ask(format!("DLOCK.RELEASE user:1 {token}")), 1);
+                    assert_eq!(client.ask(format!("DLOCK.RELEASE user:1 {token}")), 0);
                 }
             });
         }
@@ -350,7 +348,7 @@ fn semaphore_of_crashing_holders_keeps_its_limit_and_its_permits() {
                     match death {
                         0..=2 => std::mem::replace(&mut client, server.connect()).close(),
                         _ => {
-                            assert_eq!(call!(client, "DSEM.RELEASE", "pool", &token), 1);
+                            assert_eq!(client.ask(format!("DSEM.RELEASE pool {token}")), 1);
                         }
                     }
                 }
@@ -376,9 +374,9 @@ fn semaphore_of_crashing_holders_keeps_its_limit_and_its_permits() {
         ],
     );
     let (token, _) = reply.grant();
-    assert_eq!(call!(client, "DSEM.RELEASE", "pool", token), 1);
+    assert_eq!(client.ask(format!("DSEM.RELEASE pool {token}")), 1);
     eventually("places left vacant to be given up", SOON, || {
-        call!(client, "EXISTS", "pool") == 0
+        client.ask("EXISTS pool") == 0
     });
     wait_for_blocked(&server, 0);
 }
@@ -409,7 +407,7 @@ fn one_of_ten_machines_runs_each_tick_and_a_dead_one_is_replaced() {
                         let is_doomed = || tick % 4 == 3 && dead.load(Ordering::SeqCst) <= tick / 4;
                         let lease = if is_doomed() { 500 } else { 60_000 };
                         let reply =
-                            call!(client, "DLOCK.ACQUIRE", &key, "PX", lease, "OWNER", machine);
+                            client.ask(format!("DLOCK.ACQUIRE {key} PX {lease} OWNER {machine}"));
                         if reply.is_nil() {
                             return false;
                         }
@@ -418,7 +416,7 @@ fn one_of_ten_machines_runs_each_tick_and_a_dead_one_is_replaced() {
                         // Another machine held the lock before and ran the tick to its end.
                         if is_done() {
                             room.leave(1);
-                            call!(client, "DLOCK.RELEASE", &key, token);
+                            client.ask(format!("DLOCK.RELEASE {key} {token}"));
                             return true;
                         }
                         *begun.lock().expect("unpoisoned").entry(tick).or_default() += 1;
@@ -432,7 +430,7 @@ fn one_of_ten_machines_runs_each_tick_and_a_dead_one_is_replaced() {
                         }
                         *ran.lock().expect("unpoisoned").entry(tick).or_default() += 1;
                         room.leave(1);
-                        assert_eq!(call!(client, "DLOCK.RELEASE", &key, token), 1);
+                        assert_eq!(client.ask(format!("DLOCK.RELEASE {key} {token}")), 1);
                         true
                     });
                 }
@@ -458,7 +456,7 @@ fn one_of_ten_machines_runs_each_tick_and_a_dead_one_is_replaced() {
 fn lock_that_is_renewed_stays_and_a_lapsed_one_is_lost() {
     let server = Server::start();
     let mut runner = server.connect();
-    let (token, fence) = call!(runner, "DLOCK.ACQUIRE", "job", "PX", 1_000).grant();
+    let (token, fence) = runner.ask("DLOCK.ACQUIRE job PX 1000").grant();
     let running = AtomicBool::new(true);
     let overtaken = AtomicU64::new(0);
     let next = thread::scope(|scope| {
@@ -469,7 +467,7 @@ fn lock_that_is_renewed_stays_and_a_lapsed_one_is_lost() {
                 if !running.load(Ordering::SeqCst) {
                     return true;
                 }
-                let reply = call!(client, "DLOCK.ACQUIRE", "job", "PX", 10_000);
+                let reply = client.ask("DLOCK.ACQUIRE job PX 10000");
                 let granted = !reply.is_nil();
                 if granted && running.load(Ordering::SeqCst) {
                     overtaken.fetch_add(1, Ordering::SeqCst);
@@ -486,7 +484,7 @@ fn lock_that_is_renewed_stays_and_a_lapsed_one_is_lost() {
         let until = Instant::now() + Duration::from_millis(3_500);
         eventually("the slow run's end", SOON, || {
             assert_eq!(
-                call!(runner, "DLOCK.RENEW", "job", &token),
+                runner.ask(format!("DLOCK.RENEW job {token}")),
                 1,
                 "still the runner"
             );
@@ -498,12 +496,12 @@ fn lock_that_is_renewed_stays_and_a_lapsed_one_is_lost() {
     });
     assert_eq!(overtaken.load(Ordering::SeqCst), 0);
     assert!(next.1 > fence);
-    assert_eq!(call!(runner, "DLOCK.RENEW", "job", &token), 0, "lost");
-    assert_eq!(call!(runner, "DLOCK.CHECK", "job", &token), 0);
-    assert_eq!(call!(runner, "DLOCK.RELEASE", "job", &token), 0);
+    assert_eq!(runner.ask(format!("DLOCK.RENEW job {token}")), 0, "lost");
+    assert_eq!(runner.ask(format!("DLOCK.CHECK job {token}")), 0);
+    assert_eq!(runner.ask(format!("DLOCK.RELEASE job {token}")), 0);
     // What the old runner sent has not touched the next holder.
-    assert!(call!(runner, "DLOCK.CHECK", "job", &next.0).as_int() > 0);
-    let info = call!(runner, "DLOCK.INFO", "job");
+    assert!(runner.ask(format!("DLOCK.CHECK job {}", next.0)).as_int() > 0);
+    let info = runner.ask("DLOCK.INFO job");
     let fence = info.field("first-holders").as_array()[0]
         .field("fence")
         .as_int();
@@ -534,7 +532,7 @@ fn sixteen_workers_on_one_lock_get_nearly_equal_shares() {
                         mine += 1;
                         granted.fetch_add(1, Ordering::Relaxed);
                         room.leave(1);
-                        assert_eq!(call!(client, "DLOCK.RELEASE", "lock", token), 1);
+                        assert_eq!(client.ask(format!("DLOCK.RELEASE lock {token}")), 1);
                     }
                     mine
                 })
@@ -551,5 +549,5 @@ fn sixteen_workers_on_one_lock_get_nearly_equal_shares() {
     });
     let jain = sum * sum / (WORKERS as f64 * squares);
     assert!(jain >= 0.99, "Jain {jain:.4}: {shares:?}");
-    assert!(call!(server.connect(), "DLOCK.INFO", "lock").is_nil());
+    assert!(server.connect().ask("DLOCK.INFO lock").is_nil());
 }

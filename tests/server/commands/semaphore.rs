@@ -11,7 +11,7 @@ use crate::support::*;
 fn semaphore_refused_try_changes_nothing() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 3, "PERMITS", 2).grant();
+    client.ask("DSEM.ACQUIRE sem LIMIT 3 PERMITS 2").grant();
     let state = |client: &mut Client| {
         (
             digest(&server, "sem"),
@@ -46,27 +46,27 @@ fn semaphore_without_holds_vanishes_unless_pinned() {
     for pinned in [false, true] {
         let left = i64::from(pinned);
         if pinned {
-            call!(client, "DSEM.LIMIT", "sem", 2);
+            client.ask("DSEM.LIMIT sem 2");
         }
-        let (token, _) = call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).grant();
-        assert_eq!(call!(client, "DSEM.RELEASE", "sem", token), 1);
-        assert_eq!(call!(client, "EXISTS", "sem"), left, "after a release");
+        let (token, _) = client.ask("DSEM.ACQUIRE sem LIMIT 2").grant();
+        assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1);
+        assert_eq!(client.ask("EXISTS sem"), left, "after a release");
 
-        let (_, fence) = call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).grant();
-        assert_eq!(call!(client, "DSEM.REVOKE", "sem", fence), 1);
-        assert_eq!(call!(client, "EXISTS", "sem"), left, "after a revocation");
+        let (_, fence) = client.ask("DSEM.ACQUIRE sem LIMIT 2").grant();
+        assert_eq!(client.ask(format!("DSEM.REVOKE sem {fence}")), 1);
+        assert_eq!(client.ask("EXISTS sem"), left, "after a revocation");
 
-        call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2, "PX", 30).grant();
+        client.ask("DSEM.ACQUIRE sem LIMIT 2 PX 30").grant();
         eventually("the lapse of the hold", SOON, || {
-            let info = call!(client, "DSEM.INFO", "sem");
+            let info = client.ask("DSEM.INFO sem");
             info.is_nil() || *info.field("holders") == 0
         });
-        assert_eq!(call!(client, "EXISTS", "sem"), left, "after a lapse");
+        assert_eq!(client.ask("EXISTS sem"), left, "after a lapse");
     }
     assert_eq!(info(&mut client, "pinned-limit"), 2);
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 2);
-    assert_eq!(call!(client, "EXISTS", "sem"), 0);
-    assert!(call!(client, "DSEM.INFO", "sem").is_nil());
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 2);
+    assert_eq!(client.ask("EXISTS sem"), 0);
+    assert!(client.ask("DSEM.INFO sem").is_nil());
 }
 
 #[test]
@@ -74,22 +74,28 @@ fn semaphore_large_request_is_not_starved_by_small_ones() {
     let server = Server::start();
     let mut client = server.connect();
     let mut small: Vec<_> = (0..2)
-        .map(|_| call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 3).grant().0)
+        .map(|_| client.ask("DSEM.ACQUIRE sem LIMIT 3").grant().0)
         .collect();
     let mut large = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
     // One permit stays free while the large request waits, and no small request gets it.
     let mut behind: Vec<_> = (0..3)
         .map(|_| queued(&server, "DSEM.ACQUIRE sem BLOCK 0"))
         .collect();
-    assert!(call!(client, "DSEM.ACQUIRE", "sem").is_nil());
+    assert!(client.ask("DSEM.ACQUIRE sem").is_nil());
     assert_eq!(info(&mut client, "available"), 1);
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", small.remove(0)), 1);
-    assert!(call!(client, "DSEM.ACQUIRE", "sem").is_nil());
+    assert_eq!(
+        client.ask(format!("DSEM.RELEASE sem {}", small.remove(0))),
+        1
+    );
+    assert!(client.ask("DSEM.ACQUIRE sem").is_nil());
     large.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", small.remove(0)), 1);
+    assert_eq!(
+        client.ask(format!("DSEM.RELEASE sem {}", small.remove(0))),
+        1
+    );
     let (token, fence) = granted(&mut large);
     behind[0].expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", token), 1);
+    assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1);
     for waiter in &mut behind {
         assert!(granted(waiter).1 > fence);
     }
@@ -99,7 +105,7 @@ fn semaphore_large_request_is_not_starved_by_small_ones() {
 fn semaphore_head_that_leaves_makes_room_for_the_next() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 3).grant();
+    client.ask("DSEM.ACQUIRE sem LIMIT 3").grant();
     // Two permits are free and the head wants three. First its connection closes.
     let head = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
     let mut next = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
@@ -117,19 +123,19 @@ fn semaphore_head_that_leaves_makes_room_for_the_next() {
 fn semaphore_waiters_that_fit_together_are_granted_together() {
     let server = Server::start();
     let mut client = server.connect();
-    let (held, _) = call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 4, "PERMITS", 4).grant();
+    let (held, _) = client.ask("DSEM.ACQUIRE sem LIMIT 4 PERMITS 4").grant();
     let sizes = ["1", "2", "2", "1"];
     let mut waiters: Vec<_> = sizes
         .iter()
         .map(|size| queued(&server, format!("DSEM.ACQUIRE sem PERMITS {size} BLOCK 0")))
         .collect();
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", held), 1);
+    assert_eq!(client.ask(format!("DSEM.RELEASE sem {held}")), 1);
     let (one, _) = granted(&mut waiters[0]);
     granted(&mut waiters[1]);
     // One permit is free, but the last waiter must not pass the one ahead of it.
     wait_for_blocked(&server, 2);
     waiters[3].expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", one), 1);
+    assert_eq!(client.ask(format!("DSEM.RELEASE sem {one}")), 1);
     granted(&mut waiters[2]);
     waiters[3].expect_silence(A_WHILE);
     assert_eq!(info(&mut client, "available"), 0);
@@ -139,39 +145,21 @@ fn semaphore_waiters_that_fit_together_are_granted_together() {
 fn semaphore_repeated_request_takes_no_permits_and_sets_no_limit() {
     let server = Server::start();
     let mut client = server.connect();
-    let first = call!(
-        client,
-        "DSEM.ACQUIRE",
-        "sem",
-        "LIMIT",
-        3,
-        "PERMITS",
-        2,
-        "TOKEN",
-        "t"
-    )
-    .grant();
-    let again = call!(
-        client,
-        "DSEM.ACQUIRE",
-        "sem",
-        "LIMIT",
-        9,
-        "PERMITS",
-        2,
-        "TOKEN",
-        "t"
-    )
-    .grant();
+    let first = client
+        .ask("DSEM.ACQUIRE sem LIMIT 3 PERMITS 2 TOKEN t")
+        .grant();
+    let again = client
+        .ask("DSEM.ACQUIRE sem LIMIT 9 PERMITS 2 TOKEN t")
+        .grant();
     assert_eq!(again, first);
     assert_eq!(
         (info(&mut client, "limit"), info(&mut client, "available")),
         (3, 1)
     );
-    let other = call!(client, "DSEM.ACQUIRE", "sem", "PERMITS", 1, "TOKEN", "t");
+    let other = client.ask("DSEM.ACQUIRE sem PERMITS 1 TOKEN t");
     assert_error(&other, &["MISMATCH "]);
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", "t"), 1);
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", "t"), 0);
+    assert_eq!(client.ask("DSEM.RELEASE sem t"), 1);
+    assert_eq!(client.ask("DSEM.RELEASE sem t"), 0);
 }
 
 /// How the next test ends the hold of all three permits.
@@ -204,12 +192,12 @@ fn semaphore_permits_come_back_however_the_hold_ends() {
         let mut one = server.connect();
         one.send(&["DSEM.ACQUIRE", "sem", "BLOCK", "0"]);
         match exit {
-            Release => assert_eq!(call!(client, "DSEM.RELEASE", "sem", &token), 1),
+            Release => assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1),
             Lapse => {}
             Disconnect => holder.close(),
-            Revoke => assert_eq!(call!(client, "DSEM.REVOKE", "sem", fence), 1),
-            Del => assert_eq!(call!(client, "DEL", "sem"), 1),
-            FlushAll => assert_eq!(call!(client, "FLUSHALL"), "OK"),
+            Revoke => assert_eq!(client.ask(format!("DSEM.REVOKE sem {fence}")), 1),
+            Del => assert_eq!(client.ask("DEL sem"), 1),
+            FlushAll => assert_eq!(client.ask("FLUSHALL"), "OK"),
         }
         let (_, second) = granted(&mut two);
         let (_, third) = granted(&mut one);
@@ -217,14 +205,14 @@ fn semaphore_permits_come_back_however_the_hold_ends() {
             fence < second && second < third,
             "{exit:?}: {fence}, {second}, {third}"
         );
-        assert_eq!(call!(client, "DSEM.CHECK", "sem", token), 0, "{exit:?}");
+        assert_eq!(client.ask(format!("DSEM.CHECK sem {token}")), 0, "{exit:?}");
         // Also after DEL and FLUSHALL the queue has the limit from before.
         assert_eq!(
             (info(&mut client, "limit"), info(&mut client, "available")),
             (3, 0),
             "{exit:?}"
         );
-        assert!(call!(client, "DSEM.ACQUIRE", "sem").is_nil(), "{exit:?}");
-        call!(client, "DEL", "sem");
+        assert!(client.ask("DSEM.ACQUIRE sem").is_nil(), "{exit:?}");
+        client.ask("DEL sem");
     }
 }

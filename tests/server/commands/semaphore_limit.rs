@@ -12,18 +12,18 @@ fn semaphore_request_without_any_limit_is_refused() {
     for block in [&[][..], &["BLOCK", "0"]] {
         let reply = client.call(&[&["DSEM.ACQUIRE", "sem"], block].concat());
         assert_error(&reply, &["NOLIMIT "]);
-        assert_eq!(call!(client, "EXISTS", "sem"), 0);
+        assert_eq!(client.ask("EXISTS sem"), 0);
     }
-    let (first, _) = call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).grant();
-    call!(client, "DSEM.ACQUIRE", "sem").grant();
+    let (first, _) = client.ask("DSEM.ACQUIRE sem LIMIT 2").grant();
+    client.ask("DSEM.ACQUIRE sem").grant();
     assert!(
-        call!(client, "DSEM.ACQUIRE", "sem").is_nil(),
+        client.ask("DSEM.ACQUIRE sem").is_nil(),
         "the limit in force is the one of the first"
     );
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", first), 1);
-    call!(client, "DSEM.ACQUIRE", "sem").grant();
-    call!(client, "DEL", "sem");
-    assert_error(&call!(client, "DSEM.ACQUIRE", "sem"), &["NOLIMIT "]);
+    assert_eq!(client.ask(format!("DSEM.RELEASE sem {first}")), 1);
+    client.ask("DSEM.ACQUIRE sem").grant();
+    client.ask("DEL sem");
+    assert_error(&client.ask("DSEM.ACQUIRE sem"), &["NOLIMIT "]);
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn semaphore_permits_above_the_limit_are_refused() {
         ]
         .concat();
         assert_error(&client.call(&own), &["TOOMANY ", "4", "3"]);
-        assert_eq!(call!(client, "EXISTS", "sem"), 0);
+        assert_eq!(client.ask("EXISTS sem"), 0);
     }
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 5).grant();
+    client.ask("DSEM.ACQUIRE sem LIMIT 5").grant();
     let before = digest(&server, "sem");
     for block in [&[][..], &["BLOCK", "0"]] {
         let in_force = [&["DSEM.ACQUIRE", "sem", "PERMITS", "6"], block].concat();
@@ -54,35 +54,25 @@ fn semaphore_permits_above_the_limit_are_refused() {
     }
     assert_eq!(digest(&server, "sem"), before);
     // A pinned limit overrides the request's own.
-    call!(client, "DSEM.LIMIT", "sem", 4);
-    let reply = call!(
-        client,
-        "DSEM.ACQUIRE",
-        "sem",
-        "LIMIT",
-        9,
-        "PERMITS",
-        5,
-        "BLOCK",
-        0
-    );
+    client.ask("DSEM.LIMIT sem 4");
+    let reply = client.ask("DSEM.ACQUIRE sem LIMIT 9 PERMITS 5 BLOCK 0");
     assert_error(&reply, &["TOOMANY ", "5", "4"]);
     // The whole limit may be asked for.
-    call!(client, "DEL", "sem");
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 4, "PERMITS", 4).grant();
+    client.ask("DEL sem");
+    client.ask("DSEM.ACQUIRE sem LIMIT 4 PERMITS 4").grant();
 }
 
 #[test]
 fn semaphore_limit_lowered_refuses_waiters_for_more() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 5, "PERMITS", 3).grant();
+    client.ask("DSEM.ACQUIRE sem LIMIT 5 PERMITS 3").grant();
     let mut three = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
     let mut five = queued(&server, "DSEM.ACQUIRE sem PERMITS 5 BLOCK 0");
     let mut one = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
     let mut four = queued(&server, "DSEM.ACQUIRE sem PERMITS 4 BLOCK 0");
 
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 3), 5);
+    assert_eq!(client.ask("DSEM.LIMIT sem 3"), 5);
     assert_error(&reply(&mut five), &["TOOMANY ", "5", "3"]);
     assert_error(&reply(&mut four), &["TOOMANY ", "4", "3"]);
     wait_for_blocked(&server, 2);
@@ -90,19 +80,20 @@ fn semaphore_limit_lowered_refuses_waiters_for_more() {
     one.expect_silence(A_WHILE);
 
     // After NONE, the limit of a new request does the same. The head is refused, and waiters that fit are served.
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 3);
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 3);
     let mut two = server.connect();
     tell(&mut two, "DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 BLOCK 0");
     assert_error(&reply(&mut three), &["TOOMANY ", "3", "2"]);
     wait_for_blocked(&server, 2);
     assert_eq!(info(&mut client, "limit"), 2);
     assert_eq!(info(&mut client, "waiters"), 2);
-    let fence = call!(client, "DSEM.INFO", "sem")
+    let fence = client
+        .ask("DSEM.INFO sem")
         .field("first-holders")
         .as_array()[0]
         .field("fence")
         .as_int();
-    assert_eq!(call!(client, "DSEM.REVOKE", "sem", fence), 1);
+    assert_eq!(client.ask(format!("DSEM.REVOKE sem {fence}")), 1);
     granted(&mut one);
     two.expect_silence(A_WHILE);
 }
@@ -111,21 +102,21 @@ fn semaphore_limit_lowered_refuses_waiters_for_more() {
 fn semaphore_limit_takes_force_when_its_request_is_granted() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 1).grant();
+    client.ask("DSEM.ACQUIRE sem LIMIT 1").grant();
     assert_eq!(info(&mut client, "limit"), 1);
-    assert!(call!(client, "DSEM.ACQUIRE", "sem").is_nil());
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 3).grant();
+    assert!(client.ask("DSEM.ACQUIRE sem").is_nil());
+    client.ask("DSEM.ACQUIRE sem LIMIT 3").grant();
     assert_eq!(info(&mut client, "limit"), 3);
     assert_eq!(info(&mut client, "available"), 1);
-    call!(client, "DSEM.ACQUIRE", "sem").grant();
-    assert!(call!(client, "DSEM.ACQUIRE", "sem").is_nil());
+    client.ask("DSEM.ACQUIRE sem").grant();
+    assert!(client.ask("DSEM.ACQUIRE sem").is_nil());
 }
 
 #[test]
 fn semaphore_limit_takes_force_once_when_its_request_queues() {
     let server = Server::start();
     let mut client = server.connect();
-    let (held, _) = call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 1).grant();
+    let (held, _) = client.ask("DSEM.ACQUIRE sem LIMIT 1").grant();
     let mut first = queued(&server, "DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 BLOCK 0");
     assert_eq!(info(&mut client, "limit"), 2);
     assert_eq!(info(&mut client, "available"), 1);
@@ -135,9 +126,9 @@ fn semaphore_limit_takes_force_once_when_its_request_queues() {
     let (first, _) = granted(&mut first);
     wait_for_blocked(&server, 1);
     assert_eq!(info(&mut client, "limit"), 4);
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", held), 1);
+    assert_eq!(client.ask(format!("DSEM.RELEASE sem {held}")), 1);
     second.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", first), 1);
+    assert_eq!(client.ask(format!("DSEM.RELEASE sem {first}")), 1);
     granted(&mut second);
     assert_eq!(info(&mut client, "limit"), 4);
     assert_eq!(info(&mut client, "available"), 0);
@@ -161,10 +152,13 @@ fn semaphore_limit_follows_a_rolling_deploy_and_its_rollback() {
     let mut waiter = queued(&server, "DSEM.ACQUIRE sem LIMIT 2 BLOCK 0");
     assert_eq!(info(&mut client, "limit"), 2);
     for token in holds.drain(..2) {
-        assert_eq!(call!(client, "DSEM.RELEASE", "sem", token), 1);
+        assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1);
     }
     waiter.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", holds.remove(0)), 1);
+    assert_eq!(
+        client.ask(format!("DSEM.RELEASE sem {}", holds.remove(0))),
+        1
+    );
     granted(&mut waiter);
     assert!(client.call(&old).is_nil());
     client.call(&new).grant();
@@ -175,13 +169,13 @@ fn semaphore_limit_follows_a_rolling_deploy_and_its_rollback() {
 fn semaphore_limit_raised_serves_queue_in_order() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DSEM.LIMIT", "sem", 1);
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 7).grant();
+    client.ask("DSEM.LIMIT sem 1");
+    client.ask("DSEM.ACQUIRE sem LIMIT 7").grant();
     let mut waiters: Vec<_> = (0..6)
         .map(|_| queued(&server, "DSEM.ACQUIRE sem BLOCK 0"))
         .collect();
 
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 4), 1);
+    assert_eq!(client.ask("DSEM.LIMIT sem 4"), 1);
     let fences: Vec<_> = waiters[..3]
         .iter_mut()
         .map(|waiter| granted(waiter).1)
@@ -191,7 +185,7 @@ fn semaphore_limit_raised_serves_queue_in_order() {
     waiters[3].expect_silence(A_WHILE);
 
     // After NONE the remembered limit of seven is in force, and the other waiters fit.
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 4);
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 4);
     waiters[3..]
         .iter_mut()
         .for_each(|waiter| drop(granted(waiter)));
@@ -211,21 +205,21 @@ fn semaphore_limit_lowered_below_use_ends_no_hold() {
     let server = Server::start();
     let mut client = server.connect();
     let tokens: Vec<_> = (0..4)
-        .map(|_| call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 4).grant().0)
+        .map(|_| client.ask("DSEM.ACQUIRE sem LIMIT 4").grant().0)
         .collect();
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 2), 4);
+    assert_eq!(client.ask("DSEM.LIMIT sem 2"), 4);
     for token in &tokens {
-        assert!(call!(client, "DSEM.CHECK", "sem", token).as_int() > 0);
-        assert_eq!(call!(client, "DSEM.RENEW", "sem", token), 1);
+        assert!(client.ask(format!("DSEM.CHECK sem {token}")).as_int() > 0);
+        assert_eq!(client.ask(format!("DSEM.RENEW sem {token}")), 1);
     }
     assert_eq!(info(&mut client, "available"), 0);
     assert_eq!(info(&mut client, "holders"), 4);
     let mut waiter = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
     for token in &tokens[..2] {
-        assert_eq!(call!(client, "DSEM.RELEASE", "sem", token), 1);
+        assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1);
         waiter.expect_silence(A_WHILE);
     }
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", tokens[2]), 1);
+    assert_eq!(client.ask(format!("DSEM.RELEASE sem {}", tokens[2])), 1);
     granted(&mut waiter);
     assert_eq!(info(&mut client, "available"), 0);
 }
@@ -234,26 +228,22 @@ fn semaphore_limit_lowered_below_use_ends_no_hold() {
 fn semaphore_limit_command_answers_the_limit_before() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), -1);
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), -1);
+    assert_eq!(client.ask("EXISTS sem"), 0, "there was nothing to unpin");
+    assert_eq!(client.ask("DSEM.LIMIT sem 5"), -1);
+    assert_eq!(client.ask("DSEM.LIMIT sem 0"), 5);
+    assert_eq!(client.ask("DSEM.LIMIT sem 1000000"), 0);
+    assert_eq!(client.ask("DSEM.LIMIT sem none"), 1_000_000);
     assert_eq!(
-        call!(client, "EXISTS", "sem"),
-        0,
-        "there was nothing to unpin"
-    );
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 5), -1);
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 0), 5);
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 1_000_000), 0);
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "none"), 1_000_000);
-    assert_eq!(
-        call!(client, "EXISTS", "sem"),
+        client.ask("EXISTS sem"),
         0,
         "neither pinned nor held: it vanishes"
     );
 
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).grant();
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 7), 2);
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 7);
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 2);
+    client.ask("DSEM.ACQUIRE sem LIMIT 2").grant();
+    assert_eq!(client.ask("DSEM.LIMIT sem 7"), 2);
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 7);
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 2);
     assert_eq!(info(&mut client, "limit"), 2);
 }
 
@@ -261,22 +251,22 @@ fn semaphore_limit_command_answers_the_limit_before() {
 fn semaphore_limit_of_zero_pauses_until_raised() {
     let server = Server::start();
     let mut client = server.connect();
-    let (held, _) = call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).grant();
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 0), 2);
-    assert_eq!(*call!(client, "DSEM.INFO", "sem").field("state"), "paused");
+    let (held, _) = client.ask("DSEM.ACQUIRE sem LIMIT 2").grant();
+    assert_eq!(client.ask("DSEM.LIMIT sem 0"), 2);
+    assert_eq!(*client.ask("DSEM.INFO sem").field("state"), "paused");
     assert!(
-        call!(client, "DSEM.CHECK", "sem", &held).as_int() > 0,
+        client.ask(format!("DSEM.CHECK sem {held}")).as_int() > 0,
         "a pause takes nothing away"
     );
-    assert!(call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).is_nil());
+    assert!(client.ask("DSEM.ACQUIRE sem LIMIT 2").is_nil());
     let mut first = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
     // No size is refused while the limit is 0: the limit that will follow is not known.
     let mut large = queued(&server, "DSEM.ACQUIRE sem PERMITS 1000000 BLOCK 0");
-    assert_eq!(call!(client, "DSEM.RELEASE", "sem", held), 1);
+    assert_eq!(client.ask(format!("DSEM.RELEASE sem {held}")), 1);
     first.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "EXISTS", "sem"), 1);
+    assert_eq!(client.ask("EXISTS sem"), 1);
 
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 3), 0);
+    assert_eq!(client.ask("DSEM.LIMIT sem 3"), 0);
     granted(&mut first);
     assert_error(&reply(&mut large), &["TOOMANY ", "1000000", "3"]);
 }
@@ -285,11 +275,11 @@ fn semaphore_limit_of_zero_pauses_until_raised() {
 fn semaphore_paused_before_first_request_lets_requests_queue() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 0), -1);
-    assert!(call!(client, "DSEM.ACQUIRE", "sem").is_nil());
+    assert_eq!(client.ask("DSEM.LIMIT sem 0"), -1);
+    assert!(client.ask("DSEM.ACQUIRE sem").is_nil());
     let mut waiter = queued(&server, "DSEM.ACQUIRE sem LIMIT 2 BLOCK 0");
     waiter.expect_silence(A_WHILE);
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 0);
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 0);
     granted(&mut waiter);
     assert_eq!(
         info(&mut client, "limit"),
@@ -302,10 +292,10 @@ fn semaphore_paused_before_first_request_lets_requests_queue() {
 fn semaphore_waiter_left_without_limit_is_refused() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DSEM.LIMIT", "sem", 1);
-    call!(client, "DSEM.ACQUIRE", "sem").grant();
+    client.ask("DSEM.LIMIT sem 1");
+    client.ask("DSEM.ACQUIRE sem").grant();
     let mut waiter = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 1);
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 1);
     assert_error(&reply(&mut waiter), &["NOLIMIT "]);
 }
 
@@ -313,18 +303,14 @@ fn semaphore_waiter_left_without_limit_is_refused() {
 fn semaphore_limits_of_requests_are_remembered_while_pinned() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DSEM.LIMIT", "sem", 1);
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 5).grant();
+    client.ask("DSEM.LIMIT sem 1");
+    client.ask("DSEM.ACQUIRE sem LIMIT 5").grant();
     assert_eq!(info(&mut client, "limit"), 1);
     // A try is judged by the pinned limit; when it is refused, its own limit is not remembered.
-    assert!(call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 9).is_nil());
-    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 1);
+    assert!(client.ask("DSEM.ACQUIRE sem LIMIT 9").is_nil());
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 1);
     assert_eq!(info(&mut client, "limit"), 5);
-    assert!(
-        call!(client, "DSEM.INFO", "sem")
-            .field("pinned-limit")
-            .is_nil()
-    );
+    assert!(client.ask("DSEM.INFO sem").field("pinned-limit").is_nil());
     assert_eq!(info(&mut client, "available"), 4);
 }
 
@@ -333,7 +319,9 @@ fn semaphore_limit_changes_are_counted() {
     let server = Server::start();
     let mut client = server.connect();
     let acquire = |client: &mut Client, limit: i64| {
-        call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", limit).grant();
+        client
+            .ask(format!("DSEM.ACQUIRE sem LIMIT {limit}"))
+            .grant();
         (info(client, "limit"), info(client, "limit-changes"))
     };
     assert_eq!(
@@ -343,16 +331,16 @@ fn semaphore_limit_changes_are_counted() {
     );
     assert_eq!(acquire(&mut client, 8), (8, 0));
     assert_eq!(acquire(&mut client, 9), (9, 1));
-    call!(client, "DSEM.LIMIT", "sem", 9);
+    client.ask("DSEM.LIMIT sem 9");
     assert_eq!(
         info(&mut client, "limit-changes"),
         1,
         "pinned to the limit in force"
     );
-    call!(client, "DSEM.LIMIT", "sem", 7);
+    client.ask("DSEM.LIMIT sem 7");
     assert_eq!(info(&mut client, "limit-changes"), 2);
     assert_eq!(acquire(&mut client, 6), (7, 2), "remembered only");
-    call!(client, "DSEM.LIMIT", "sem", "NONE");
+    client.ask("DSEM.LIMIT sem NONE");
     assert_eq!(
         (
             info(&mut client, "limit"),
@@ -362,7 +350,7 @@ fn semaphore_limit_changes_are_counted() {
     );
     // A request that waits changes the limit; a refused try does not.
     let _waiter = queued(&server, "DSEM.ACQUIRE sem LIMIT 5 PERMITS 5 BLOCK 0");
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 4);
+    client.ask("DSEM.ACQUIRE sem LIMIT 4");
     assert_eq!(
         (
             info(&mut client, "limit"),

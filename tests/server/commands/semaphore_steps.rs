@@ -20,5 +20,5 @@ pub fn assert_error(reply: &Reply, parts: &[&str]) {
 /// A number of `DSEM.INFO`.
 #[track_caller]
 pub fn info(client: &mut Client, field: &str) -> i64 {
-    call!(client, "DSEM.INFO", "sem").field(field).as_int()
+    client.ask("DSEM.INFO sem").field(field).as_int()
 }

@@ -32,7 +32,7 @@ impl Side {
         for (name, server) in [("primary", &self.primary), ("replica", &self.replica)] {
             let mut client = server.connect();
             for database in 0..DATABASES {
-                assert_eq!(call!(client, "SELECT", database), "OK");
+                assert_eq!(client.ask(format!("SELECT {database}")), "OK");
                 for key in NAMES {
                     let at = format!("{name} {database} {}", key.escape_default());
                     let dump = match call!(client, "DUMP", key) {
@@ -110,7 +110,7 @@ impl Side {
     #[track_caller]
     pub fn documents(&mut self) -> Vec<String> {
         let client = &mut self.control;
-        let list = call!(client, "COMMAND", "LIST", "FILTERBY", "MODULE", "dsync");
+        let list = client.ask("COMMAND LIST FILTERBY MODULE dsync");
         let mut names: Vec<String> = list
             .as_array()
             .iter()
@@ -121,11 +121,11 @@ impl Side {
         let mut lines = Vec::new();
         for name in names {
             for what in ["DOCS", "INFO"] {
-                let reply = call!(client, "COMMAND", what, &name);
+                let reply = client.ask(format!("COMMAND {what} {name}"));
                 lines.push(format!("COMMAND {what} {name}: {reply:?}"));
             }
         }
-        let settings = call!(client, "CONFIG", "GET", "dsync.*");
+        let settings = client.ask("CONFIG GET dsync.*");
         let mut pairs: Vec<String> = settings
             .as_array()
             .chunks(2)

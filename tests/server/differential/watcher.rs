@@ -17,9 +17,9 @@ impl Watcher {
     #[track_caller]
     pub fn start(server: &Server) -> Watcher {
         let mut client = server.connect_resp3();
-        assert_eq!(call!(client, "CLIENT", "TRACKING", "ON", "BCAST"), "OK");
+        assert_eq!(client.ask("CLIENT TRACKING ON BCAST"), "OK");
         for pattern in ["__key*__:*", "dsync:*"] {
-            assert!(!call!(client, "PSUBSCRIBE", pattern).is_error());
+            assert!(!client.ask(format!("PSUBSCRIBE {pattern}")).is_error());
         }
         client.set_nonblocking();
         Watcher {
@@ -33,7 +33,7 @@ impl Watcher {
     #[track_caller]
     pub fn read(&mut self) {
         for _ in 0..3 {
-            assert_eq!(call!(self.control, "PING"), "PONG");
+            assert_eq!(self.control.ask("PING"), "PONG");
         }
         while let Ok(Some(push)) = self.client.poll() {
             self.told.push(push);

@@ -43,7 +43,7 @@ fn assert_no_wait_without_holder(fleet: &Fleet, driver: &mut Driver) {
 
 #[track_caller]
 fn contended_without_holder(client: &mut Client) -> Option<Reply> {
-    let contended = call!(client, "DSYNC.CONTENDED", "COUNT", 1_000);
+    let contended = client.ask("DSYNC.CONTENDED COUNT 1000");
     let without_holder = contended.as_array().iter().find(|row| {
         let [database, key, family, ..] = row.as_array() else {
             panic!("a row of DSYNC.CONTENDED: {row:?}");
@@ -54,7 +54,7 @@ fn contended_without_holder(client: &mut Client) -> Option<Reply> {
             "group" => "DWG",
             _ => "DONCE",
         };
-        assert_eq!(call!(client, "SELECT", database.as_int()), "OK");
+        assert_eq!(client.ask(format!("SELECT {}", database.as_int())), "OK");
         let info = call!(client, format!("{prefix}.INFO"), key.as_str());
         if info.is_nil() || info.is_error() {
             return true;
@@ -90,10 +90,10 @@ fn assert_all_answered(fleet: &Fleet, driver: &mut Driver) {
 #[track_caller]
 fn remove_all(client: &mut Client) {
     for database in 0..DATABASES {
-        assert_eq!(call!(client, "SELECT", database), "OK");
+        assert_eq!(client.ask(format!("SELECT {database}")), "OK");
         // A request with an odd word in the place of its key has made a key of that name. KEYS leaves out what has
         // expired.
-        let others = call!(client, "KEYS", "*");
+        let others = client.ask("KEYS *");
         let others = others.as_array().iter().map(Reply::as_bytes);
         let names = NAMES.into_iter().map(str::as_bytes);
         let words = [&b"DEL"[..]].into_iter().chain(names).chain(others);

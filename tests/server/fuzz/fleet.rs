@@ -80,7 +80,7 @@ impl Fleet {
     fn follow(&self, replica: usize, primary: usize) {
         let port = self.servers[primary].port();
         let mut client = self.servers[replica].connect();
-        assert_eq!(call!(client, "REPLICAOF", "127.0.0.1", port), "OK");
+        assert_eq!(client.ask(format!("REPLICAOF 127.0.0.1 {port}")), "OK");
     }
 
     /// Waits until the other servers have everything that the primary has. Its writes must be paused.
@@ -156,15 +156,7 @@ impl Fleet {
         // The primary may not yet count a replica as online whose link has just come up.
         loop {
             let mut client = self.servers[old].connect();
-            let reply = call!(
-                client,
-                "FAILOVER",
-                "TO",
-                "127.0.0.1",
-                port,
-                "TIMEOUT",
-                20_000
-            );
+            let reply = client.ask(format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 20000"));
             if reply == "OK" {
                 break;
             }
@@ -188,15 +180,9 @@ impl Fleet {
         self.catch_up();
         driver.conditions.role_changes();
         driver.expect_closing();
-        assert_eq!(
-            call!(self.servers[new].connect(), "REPLICAOF", "NO", "ONE"),
-            "OK"
-        );
+        assert_eq!(self.servers[new].connect().ask("REPLICAOF NO ONE"), "OK");
         self.follow(old, new);
-        assert_eq!(
-            call!(self.servers[old].connect(), "CLIENT", "UNPAUSE"),
-            "OK"
-        );
+        assert_eq!(self.servers[old].connect().ask("CLIENT UNPAUSE"), "OK");
         self.switch_to(driver, new);
     }
 
@@ -255,7 +241,7 @@ impl Fleet {
         driver.conditions.fresh_server(now);
         let mut client = self.primary().connect();
         for ((database, key), check, token) in driver.ledger.certain_for(now, AT_LEAST) {
-            assert_eq!(call!(client, "SELECT", database), "OK");
+            assert_eq!(client.ask(format!("SELECT {database}")), "OK");
             let left = call!(client, check, key, token);
             let held = matches!(left, Reply::Int(1..));
             assert!(
@@ -271,7 +257,7 @@ impl Fleet {
         driver.accept(self.primary());
         driver.stand_still(self.primary());
         let everything = |server: &Server| {
-            let digest = call!(server.connect(), "DEBUG", "DIGEST");
+            let digest = server.connect().ask("DEBUG DIGEST");
             (contents(server), digest)
         };
         let before = everything(self.primary());
@@ -288,9 +274,9 @@ impl Fleet {
         );
         self.check_untroubled();
         let mut client = self.servers[at].connect();
-        assert_eq!(call!(client, "REPLICAOF", "NO", "ONE"), "OK");
+        assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
         // So that it starts as a primary the next time.
-        assert_eq!(call!(client, "CONFIG", "REWRITE"), "OK");
+        assert_eq!(client.ask("CONFIG REWRITE"), "OK");
         driver.conditions.fresh_server(Instant::now());
     }
 }

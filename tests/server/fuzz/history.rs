@@ -174,7 +174,7 @@ impl Drop for History<'_> {
 pub fn assert_nothing_overdue(server: &Server) {
     let mut client = server.connect();
     for database in 0..DATABASES {
-        assert_eq!(call!(client, "SELECT", database), "OK");
+        assert_eq!(client.ask(format!("SELECT {database}")), "OK");
         for name in NAMES {
             let deadline = Instant::now() + SOON;
             loop {
@@ -211,7 +211,7 @@ pub fn contents(server: &Server) -> BTreeMap<(usize, &'static str), String> {
     let mut client = server.connect();
     let mut all = BTreeMap::new();
     for database in 0..DATABASES {
-        assert_eq!(call!(client, "SELECT", database), "OK");
+        assert_eq!(client.ask(format!("SELECT {database}")), "OK");
         // Asks for every name, because KEYS leaves out a key that has expired and that another server still has.
         let words = ["DEBUG", "DIGEST-VALUE"].into_iter().chain(NAMES);
         let digests = client.call(&words.collect::<Vec<_>>());
@@ -240,7 +240,7 @@ pub fn assert_same(one: &Server, other: &Server, what: &str) {
         holds(one) == holds(other)
     });
     // DEBUG DIGEST also covers TTLs and keys of other names.
-    let whole = |server: &Server| call!(server.connect(), "DEBUG", "DIGEST");
+    let whole = |server: &Server| server.connect().ask("DEBUG DIGEST");
     assert_eq!(whole(one), whole(other), "{what}: everything");
 }
 

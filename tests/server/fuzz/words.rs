@@ -37,7 +37,7 @@ pub fn payloads(words: &[String], server: &Server, database: usize) -> Vec<Vec<u
 #[track_caller]
 fn dump(server: &Server, database: usize, key: &str) -> Vec<u8> {
     let mut client = server.connect();
-    assert_eq!(call!(client, "SELECT", database), "OK");
+    assert_eq!(client.ask(format!("SELECT {database}")), "OK");
     match call!(client, "DUMP", key) {
         Reply::Bulk(payload) => payload,
         _ => Vec::new(),

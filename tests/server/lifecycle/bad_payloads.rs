@@ -41,12 +41,12 @@ fn payload_cut_anywhere_is_refused() {
                 "{key} cut to {kept}: {reply:?}"
             );
         }
-        assert_eq!(call!(client, "EXISTS", "bad"), 0);
+        assert_eq!(client.ask("EXISTS bad"), 0);
         assert_eq!(
             call!(client, "RESTORE", "bad", 0, sealed(&body, version)),
             "OK"
         );
-        call!(client, "DEL", "bad");
+        client.ask("DEL bad");
     }
     assert_calm(&server);
 }
@@ -70,7 +70,7 @@ fn payload_with_any_byte_changed_is_refused() {
                 );
             }
         }
-        assert_eq!(call!(client, "EXISTS", "bad"), 0);
+        assert_eq!(client.ask("EXISTS bad"), 0);
     }
     assert_calm(&server);
 }
@@ -128,12 +128,7 @@ fn refused_payload_leaves_key_and_waiters_alone() {
     assert_eq!(digest(&server, "lock"), before);
     waiter.expect_silence(Duration::from_millis(100));
     assert_eq!(
-        call!(
-            client,
-            "DLOCK.RELEASE",
-            "lock",
-            "8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59"
-        ),
+        client.ask("DLOCK.RELEASE lock 8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59"),
         1
     );
     assert_eq!(
@@ -146,8 +141,8 @@ fn refused_payload_leaves_key_and_waiters_alone() {
 fn damaged_rdb_file_stops_the_start_and_is_logged() {
     let mut server = Server::builder().config("rdbcompression", "no").start();
     add_fixtures(&mut server.connect());
-    let digested = call!(server.connect(), "DEBUG", "DIGEST");
-    assert_eq!(call!(server.connect(), "SAVE"), "OK");
+    let digested = server.connect().ask("DEBUG DIGEST");
+    assert_eq!(server.connect().ask("SAVE"), "OK");
     server.kill9();
     let file = server.dir().join("dump.rdb");
     let good = fs::read(&file).expect("the file is read");
@@ -182,5 +177,5 @@ fn damaged_rdb_file_stops_the_start_and_is_logged() {
     }
     fs::write(&file, &good).expect("the file is restored");
     server.start_again();
-    assert_eq!(call!(server.connect(), "DEBUG", "DIGEST"), digested);
+    assert_eq!(server.connect().ask("DEBUG DIGEST"), digested);
 }

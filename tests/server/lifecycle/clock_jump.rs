@@ -127,7 +127,7 @@ fn wall_clock_jump_changes_no_lease_and_no_wait() {
     };
     let mut client = server.connect();
     let seconds = |client: &mut Client| {
-        call!(client, "TIME").as_array()[0]
+        client.ask("TIME").as_array()[0]
             .as_str()
             .parse::<i64>()
             .expect("a number")
@@ -136,12 +136,10 @@ fn wall_clock_jump_changes_no_lease_and_no_wait() {
     for jump in [-HOUR_US, HOUR_US, HOUR_US, -HOUR_US, -HOUR_US] {
         let mut waiter = server.connect();
         let start = Instant::now();
-        let fence = call!(client, "DLOCK.ACQUIRE", "k", "PX", 1_200, "TOKEN", "t")
-            .grant()
-            .1;
+        let fence = client.ask("DLOCK.ACQUIRE k PX 1200 TOKEN t").grant().1;
         send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
         eventually("the waiter in its queue", SOON, || {
-            *call!(client, "DLOCK.INFO", "k").field("waiters") == 1
+            *client.ask("DLOCK.INFO k").field("waiters") == 1
         });
         let mut impatient = server.connect();
         send!(impatient, "DLOCK.ACQUIRE", "k", "BLOCK", 300);
@@ -177,16 +175,16 @@ fn wall_clock_jump_changes_no_lease_and_no_wait() {
             "fences never go back: {last_fence} {fence} {next}"
         );
         last_fence = next;
-        assert_eq!(call!(client, "DLOCK.RELEASE", "k", "w"), 1);
+        assert_eq!(client.ask("DLOCK.RELEASE k w"), 1);
     }
 }
 
 /// Whether the library shifts the clock that the module reads. Valkey 9 binds a module's symbols to the C library first.
 fn module_sees_shift(server: &ShiftedServer, client: &mut Client) -> bool {
     let mut kept_until = |key: &str| {
-        call!(client, "DONCE.BEGIN", key, "TOKEN", "t");
-        assert_eq!(call!(client, "DONCE.DONE", key, "t", "EX", 100_000), 1);
-        let info = call!(client, "DONCE.INFO", key);
+        client.ask(format!("DONCE.BEGIN {key} TOKEN t"));
+        assert_eq!(client.ask(format!("DONCE.DONE {key} t EX 100000")), 1);
+        let info = client.ask(format!("DONCE.INFO {key}"));
         info.field("kept-until-unix-ms").as_int()
     };
     let before = kept_until("before");
@@ -207,19 +205,19 @@ fn wall_clock_jump_moves_end_of_delay() {
         eprintln!("skipped: this server does not let the library shift the module's clock");
         return;
     }
-    call!(client, "DONCE.BEGIN", "job", "TOKEN", "t");
+    client.ask("DONCE.BEGIN job TOKEN t");
     let mut waiter = server.connect();
     send!(waiter, "DONCE.BEGIN", "job", "BLOCK", 0);
     eventually("the waiter in its queue", SOON, || {
-        *call!(client, "DONCE.INFO", "job").field("waiters") == 1
+        *client.ask("DONCE.INFO job").field("waiters") == 1
     });
     assert_eq!(
-        call!(client, "DONCE.FAIL", "job", "t", "DELAY", DELAY_MS),
+        client.ask(format!("DONCE.FAIL job t DELAY {}", DELAY_MS)),
         1
     );
     server.shift_by(-HOUR_US);
     eventually("an hour more to wait", SOON, || {
-        let left_ms = call!(client, "DONCE.INFO", "job");
+        let left_ms = client.ask("DONCE.INFO job");
         left_ms.field("delay-left-ms").as_int() > DELAY_MS
     });
     // The timer was armed for an hour later. The server's cron finds out that the clock has jumped.
@@ -238,7 +236,7 @@ fn wall_clock_set_back_while_timer_fires_stalls_nobody() {
     };
     let mut client = server.connect();
     let ticks = |client: &mut Client| {
-        let info = call!(client, "INFO", "dsync");
+        let info = client.ask("INFO dsync");
         let line = info
             .as_str()
             .lines()
@@ -246,13 +244,13 @@ fn wall_clock_set_back_while_timer_fires_stalls_nobody() {
         line.and_then(|ticks| ticks.parse::<i64>().ok())
             .expect("a number")
     };
-    call!(client, "DLOCK.ACQUIRE", "far", "PX", 600_000);
+    client.ask("DLOCK.ACQUIRE far PX 600000");
     let before = ticks(&mut client);
     for reading in 1..=READINGS {
-        call!(client, "DLOCK.ACQUIRE", "near", "PX", 3);
+        client.ask("DLOCK.ACQUIRE near PX 3");
         server.shift_from_reading(reading, -HOUR_US);
         thread::sleep(Duration::from_millis(6));
-        eventually("the lapse", SOON, || call!(client, "DBSIZE") == 1);
+        eventually("the lapse", SOON, || client.ask("DBSIZE") == 1);
         server.shift_by(0);
     }
     let fired = ticks(&mut client) - before;

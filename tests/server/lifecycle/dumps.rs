@@ -35,7 +35,7 @@ fn dumped_value_is_restored_under_its_own_or_another_name() {
             "a copied lock would have two holders"
         );
     }
-    call!(client, "DEL", "copy");
+    client.ask("DEL copy");
     assert_in_use(&server);
 }
 
@@ -46,22 +46,13 @@ fn restored_hold_lapses_when_its_lease_ends() {
         .module_arg(0)
         .start();
     let mut client = server.connect();
-    call!(client, "DLOCK.ACQUIRE", "k", "PX", 400, "TOKEN", "t");
-    let payload = call!(client, "DUMP", "k").as_bytes().to_vec();
-    call!(client, "DEL", "k");
+    client.ask("DLOCK.ACQUIRE k PX 400 TOKEN t");
+    let payload = client.ask("DUMP k").as_bytes().to_vec();
+    client.ask("DEL k");
     assert_eq!(call!(client, "RESTORE", "k", 0, &payload), "OK");
-    let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();
+    let left = client.ask("DLOCK.CHECK k t").as_int();
     assert!((0..=400).contains(&left), "{left}");
-    let fence = call!(
-        client,
-        "DLOCK.ACQUIRE",
-        "k",
-        "BLOCK",
-        10_000,
-        "TOKEN",
-        "next"
-    )
-    .grant();
+    let fence = client.ask("DLOCK.ACQUIRE k BLOCK 10000 TOKEN next").grant();
     assert_eq!(fence.0, "next");
 }
 
@@ -69,29 +60,27 @@ fn restored_hold_lapses_when_its_lease_ends() {
 fn restore_with_replace_changes_holds_and_keeps_waiters() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DLOCK.ACQUIRE", "source", "TOKEN", "restored");
-    let payload = call!(client, "DUMP", "source").as_bytes().to_vec();
-    let old = call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "old")
-        .grant()
-        .1;
+    client.ask("DLOCK.ACQUIRE source TOKEN restored");
+    let payload = client.ask("DUMP source").as_bytes().to_vec();
+    let old = client.ask("DLOCK.ACQUIRE k TOKEN old").grant().1;
     let mut waiter = server.connect();
     send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "waiter");
     wait_for_blocked(&server, 1);
     assert_eq!(call!(client, "RESTORE", "k", 0, &payload, "REPLACE"), "OK");
-    assert_eq!(call!(client, "DLOCK.RELEASE", "k", "old"), 0);
-    assert_eq!(call!(client, "DLOCK.REVOKE", "k", old), 0);
-    assert!(call!(client, "DLOCK.CHECK", "k", "restored").as_int() > 0);
+    assert_eq!(client.ask("DLOCK.RELEASE k old"), 0);
+    assert_eq!(client.ask(format!("DLOCK.REVOKE k {old}")), 0);
+    assert!(client.ask("DLOCK.CHECK k restored").as_int() > 0);
     waiter.expect_silence(Duration::from_millis(150));
-    assert_eq!(call!(client, "DLOCK.RELEASE", "k", "restored"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE k restored"), 1);
     assert_eq!(
         waiter.recv(SOON).expect("the waiter is granted").grant().0,
         "waiter"
     );
 
     // A restored value with free permits serves the waiters.
-    call!(client, "DSEM.ACQUIRE", "roomy", "LIMIT", 5, "TOKEN", "t");
-    let payload = call!(client, "DUMP", "roomy").as_bytes().to_vec();
-    call!(client, "DSEM.ACQUIRE", "s", "LIMIT", 1);
+    client.ask("DSEM.ACQUIRE roomy LIMIT 5 TOKEN t");
+    let payload = client.ask("DUMP roomy").as_bytes().to_vec();
+    client.ask("DSEM.ACQUIRE s LIMIT 1");
     let mut waiter = server.connect();
     send!(waiter, "DSEM.ACQUIRE", "s", "BLOCK", 0, "TOKEN", "waiter");
     wait_for_blocked(&server, 1);
@@ -100,11 +89,11 @@ fn restore_with_replace_changes_holds_and_keeps_waiters() {
         waiter.recv(SOON).expect("the waiter is granted").grant().0,
         "waiter"
     );
-    assert_eq!(*call!(client, "DSEM.INFO", "s").field("holders"), 2);
+    assert_eq!(*client.ask("DSEM.INFO s").field("holders"), 2);
 
     // A restored string answers the waiters WRONGTYPE.
-    call!(client, "SET", "string", 1);
-    let payload = call!(client, "DUMP", "string").as_bytes().to_vec();
+    client.ask("SET string 1");
+    let payload = client.ask("DUMP string").as_bytes().to_vec();
     let mut waiter = server.connect();
     send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0);
     wait_for_blocked(&server, 1);
@@ -117,36 +106,27 @@ fn restore_with_replace_changes_holds_and_keeps_waiters() {
 fn migrated_lock_is_held_at_target_and_granted_afresh_at_source() {
     let (source, target) = (Server::start(), Server::start());
     let mut client = source.connect();
-    let fence = call!(
-        client,
-        "DLOCK.ACQUIRE",
-        "k",
-        "EX",
-        60,
-        "TOKEN",
-        "holder",
-        "OWNER",
-        "o"
-    )
-    .grant()
-    .1;
+    let fence = client
+        .ask("DLOCK.ACQUIRE k EX 60 TOKEN holder OWNER o")
+        .grant()
+        .1;
     let before = digest(&source, "k");
     let mut waiter = source.connect();
     send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "waiter");
     wait_for_blocked(&source, 1);
     assert_eq!(
-        call!(client, "MIGRATE", "127.0.0.1", target.port(), "k", 0, 5000),
+        client.ask(format!("MIGRATE 127.0.0.1 {} k 0 5000", target.port())),
         "OK"
     );
     assert_eq!(digest(&target, "k"), before);
     let mut there = target.connect();
-    assert!(call!(there, "DLOCK.CHECK", "k", "holder").as_int() > 50_000);
-    assert!(call!(there, "DLOCK.ACQUIRE", "k").is_nil());
+    assert!(there.ask("DLOCK.CHECK k holder").as_int() > 50_000);
+    assert!(there.ask("DLOCK.ACQUIRE k").is_nil());
     let (token, afresh) = waiter.recv(SOON).expect("the waiter is granted").grant();
     assert_eq!(token, "waiter");
     assert!(afresh > fence);
-    assert_eq!(call!(client, "DLOCK.CHECK", "k", "holder"), 0);
-    assert_eq!(call!(there, "DLOCK.RELEASE", "k", "holder"), 1);
+    assert_eq!(client.ask("DLOCK.CHECK k holder"), 0);
+    assert_eq!(there.ask("DLOCK.RELEASE k holder"), 1);
     // Later fences of the target are higher than the one that arrived.
-    assert!(call!(there, "DLOCK.ACQUIRE", "k").grant().1 > fence);
+    assert!(there.ask("DLOCK.ACQUIRE k").grant().1 > fence);
 }

@@ -13,18 +13,14 @@ use crate::support::{sealed as checked, *};
 /// Asserts that the accepted key `bad` can be dumped and restored, and that each of its holds can be revoked.
 fn assert_sound(client: &mut Client, family: &str, what: &str) {
     let command = |verb: &str| format!("{family}.{verb}");
-    let digested = call!(client, "DEBUG", "DIGEST-VALUE", "bad");
+    let digested = client.ask("DEBUG DIGEST-VALUE bad");
     let payload = dump(client, "bad");
     assert_eq!(
         call!(client, "RESTORE", "bad", 0, &payload, "REPLACE"),
         "OK",
         "{what}: a second time"
     );
-    assert_eq!(
-        call!(client, "DEBUG", "DIGEST-VALUE", "bad"),
-        digested,
-        "{what}"
-    );
+    assert_eq!(client.ask("DEBUG DIGEST-VALUE bad"), digested, "{what}");
     let info = call!(client, command("INFO"), "bad", "COUNT", 1000);
     if info.is_nil() {
         // The key is gone: its lease or its retention had run out.
@@ -45,7 +41,7 @@ fn assert_sound(client: &mut Client, family: &str, what: &str) {
         family != "DLOCK" || info.is_nil(),
         "{what}: an empty lock stays: {info:?}"
     );
-    call!(client, "DEL", "bad");
+    client.ask("DEL bad");
 }
 
 /// The checksum of a packed string protects from damage only: here it is computed anew after each change.
@@ -78,7 +74,7 @@ fn changed_payload_with_correct_check_is_refused_or_sound() {
                         reply.error().starts_with("ERR Bad data format"),
                         "{what}: {reply:?}"
                     );
-                    assert_eq!(call!(client, "EXISTS", "bad"), 0, "{what}");
+                    assert_eq!(client.ask("EXISTS bad"), 0, "{what}");
                 }
             }
         }
@@ -88,9 +84,9 @@ fn changed_payload_with_correct_check_is_refused_or_sound() {
         "{refused} refused, {accepted} accepted"
     );
     assert_calm(&server);
-    call!(client, "FLUSHALL");
+    client.ask("FLUSHALL");
     assert!(
-        !call!(client, "DLOCK.ACQUIRE", "lock").is_nil(),
+        !client.ask("DLOCK.ACQUIRE lock").is_nil(),
         "the server still works"
     );
 }
@@ -102,7 +98,7 @@ fn hold_with_field_out_of_bounds_is_refused() {
     add_fixtures(&mut client);
     let mut restore = |payload: Vec<u8>| {
         let reply = call!(client, "RESTORE", "bad", 0, payload);
-        call!(client, "DEL", "bad");
+        client.ask("DEL bad");
         reply
     };
     let mut client = server.connect();
@@ -152,7 +148,7 @@ fn hold_with_field_out_of_bounds_is_refused() {
     }
     // Refused fences are forgotten: the last fence is where it was.
     let mut client = server.connect();
-    let fence = call!(client, "DLOCK.ACQUIRE", "fresh").grant().1;
+    let fence = client.ask("DLOCK.ACQUIRE fresh").grant().1;
     assert!(fence < (unix_ms() + 2 * 3_600_000) * 1000, "{fence}");
     // A fence less than a year ahead is accepted, and later fences are higher.
     let mut hold = good_hold();
@@ -161,7 +157,7 @@ fn hold_with_field_out_of_bounds_is_refused() {
         .string(&hold.packed())
         .end();
     assert_eq!(restore(payload), "OK");
-    let fence = call!(client, "DLOCK.ACQUIRE", "fresher").grant().1;
+    let fence = client.ask("DLOCK.ACQUIRE fresher").grant().1;
     assert!(fence > hold.fence, "{fence} after {}", hold.fence);
     assert_calm(&server);
 }
@@ -252,10 +248,10 @@ fn group_with_largest_tally_can_be_used() {
         .end();
     assert_eq!(call!(client, "RESTORE", "bad", 0, &payload), "OK");
     for limit in [1, 2, 3] {
-        call!(client, "DWG.ADD", "bad", "LIMIT", limit);
+        client.ask(format!("DWG.ADD bad LIMIT {limit}"));
     }
-    assert_eq!(call!(client, "DWG.DONE", "bad", "token"), 1);
-    let info = call!(client, "DWG.INFO", "bad");
+    assert_eq!(client.ask("DWG.DONE bad token"), 1);
+    let info = client.ask("DWG.INFO bad");
     assert!(info.field("done").as_int() > 0, "{info:?}");
     assert_calm(&server);
 }

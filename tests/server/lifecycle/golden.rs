@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::support::data_files::{rewrite_aof, with_aof};
-use crate::support::steps::{SOON, ask, unix_ms};
+use crate::support::steps::{SOON, unix_ms};
 use crate::support::*;
 
 const RDB: &str = "dump.rdb";
@@ -111,7 +111,7 @@ fn flatten(path: &str, reply: &Reply, into: &mut BTreeMap<String, String>) {
 /// The facts about a key of a replica: its digest, and the fields of INFO that do not change with time.
 fn facts(client: &mut Client, key: &str) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
-    let digest = call!(client, "DEBUG", "DIGEST-VALUE", key);
+    let digest = client.ask(format!("DEBUG DIGEST-VALUE {key}"));
     facts.insert(
         "digest".to_owned(),
         digest.as_array()[0].as_str().to_owned(),
@@ -216,7 +216,7 @@ fn files_of_every_version_are_read_and_their_holds_used() {
             let mut server = prepared(&version, files);
             server.start_again();
             assert_found(&server, &contents, &what);
-            assert_eq!(ask(&mut server.connect(), "REPLICAOF NO ONE"), "OK");
+            assert_eq!(server.connect().ask("REPLICAOF NO ONE"), "OK");
             assert_in_use(&server, &contents, last_fence, &what);
         }
         assert_restored(&version, &contents);
@@ -236,11 +236,11 @@ fn assert_restored(version: &Path, contents: &Contents) {
     {
         let payload = fs::read(version.join(DUMPS).join(key)).expect("the payload is read");
         // In one turn, before the timer ends a delay or a pause that is over by now.
-        assert_eq!(call!(client, "MULTI"), "OK");
+        assert_eq!(client.ask("MULTI"), "OK");
         call!(client, "RESTORE", key, 0, &payload);
-        call!(client, "DEBUG", "DIGEST-VALUE", key);
-        call!(client, "DUMP", key);
-        let replies = call!(client, "EXEC");
+        client.ask(format!("DEBUG DIGEST-VALUE {key}"));
+        client.ask(format!("DUMP {key}"));
+        let replies = client.ask("EXEC");
         let [restored, digest, dumped] = replies.as_array() else {
             panic!("{key}: {replies:?}");
         };
@@ -279,7 +279,7 @@ fn files_of_0_1_0_stop_the_start_and_the_log_names_both_versions() {
 fn assert_found(server: &Server, contents: &Contents, what: &str) {
     let mut client = server.connect();
     for ((database, key), entry) in contents {
-        assert_eq!(call!(client, "SELECT", database), "OK");
+        assert_eq!(client.ask(format!("SELECT {database}")), "OK");
         let found = facts(&mut client, key);
         // A later version may have more facts; those that were written must still be true.
         for (name, value) in &entry.facts {
@@ -291,9 +291,9 @@ fn assert_found(server: &Server, contents: &Contents, what: &str) {
         }
     }
     for (database, keys) in by_database(contents) {
-        assert_eq!(call!(client, "SELECT", database), "OK");
+        assert_eq!(client.ask(format!("SELECT {database}")), "OK");
         assert_eq!(
-            call!(client, "DBSIZE"),
+            client.ask("DBSIZE"),
             keys,
             "{what}: keys in database {database}"
         );
@@ -312,16 +312,13 @@ fn by_database(contents: &Contents) -> BTreeMap<usize, i64> {
 #[track_caller]
 fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &str) {
     let mut client = server.connect();
-    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE lock:new").grant();
+    let (_, fence) = client.ask("DLOCK.ACQUIRE lock:new").grant();
     assert!(fence > last_fence, "{what}: {fence} after {last_fence}");
     let fact = |key: &str, name: &str| &contents[&(0, key.to_owned())].facts[name];
 
     // Other tokens are not granted, and the limits are as before.
     if contents.contains_key(&(0, "lock:queued".to_owned())) {
-        let second = ask(
-            &mut client,
-            "DLOCK.ACQUIRE lock:queued EX 86400 TOKEN b QUEUE 60000",
-        );
+        let second = client.ask("DLOCK.ACQUIRE lock:queued EX 86400 TOKEN b QUEUE 60000");
         assert_eq!(second.as_array()[1], 2, "{what}: {second:?}");
     }
     for request in [
@@ -332,10 +329,10 @@ fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &s
         "DONCE.BEGIN once:first",
         "DONCE.BEGIN once:second",
     ] {
-        assert!(ask(&mut client, request).is_nil(), "{what}: {request}");
+        assert!(client.ask(request).is_nil(), "{what}: {request}");
     }
     for ((database, key), entry) in contents {
-        assert_eq!(call!(client, "SELECT", database), "OK");
+        assert_eq!(client.ask(format!("SELECT {database}")), "OK");
         let prefix = info_command(key).trim_end_matches("INFO");
         for token in &entry.tokens {
             let left = call!(client, format!("{prefix}CHECK"), key, token).as_int();
@@ -348,8 +345,8 @@ fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &s
             assert_eq!(call!(client, format!("{prefix}RELEASE"), key, token), 0);
         }
     }
-    assert_eq!(call!(client, "SELECT", 0), "OK");
-    assert_eq!(ask(&mut client, "DSEM.LIMIT sem:pinned NONE"), 4);
+    assert_eq!(client.ask("SELECT 0"), "OK");
+    assert_eq!(client.ask("DSEM.LIMIT sem:pinned NONE"), 4);
 
     // Retention runs on the wall clock: after ten years the result may be gone.
     let written: u64 = fact("once:done", "kept-until-unix-ms")
@@ -358,30 +355,30 @@ fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &s
     if unix_ms() + 60_000 >= written {
         return;
     }
-    let failed = ask(&mut client, "DONCE.BEGIN once:failed MAX 2");
+    let failed = client.ask("DONCE.BEGIN once:failed MAX 2");
     assert_eq!(failed.as_array()[1], *"no disk");
     assert_eq!(failed.as_array()[2], 2);
-    let revoked = ask(&mut client, "DONCE.BEGIN once:revoked MAX 1");
+    let revoked = client.ask("DONCE.BEGIN once:revoked MAX 1");
     assert_eq!(revoked.as_array()[1], *"revoked");
-    assert_eq!(ask(&mut client, "DONCE.DONE once:silent a RESULT late"), 1);
-    assert_eq!(ask(&mut client, "DONCE.DONE once:given-up a"), 0);
+    assert_eq!(client.ask("DONCE.DONE once:silent a RESULT late"), 1);
+    assert_eq!(client.ask("DONCE.DONE once:given-up a"), 0);
     if contents.contains_key(&(0, "once:delayed".to_owned())) {
-        let failed = ask(&mut client, "DONCE.BEGIN once:delayed MAX 1");
+        let failed = client.ask("DONCE.BEGIN once:delayed MAX 1");
         assert_eq!(failed.as_array()[1], *"overload");
-        let kept = ask(&mut client, "DONCE.GET once:persisted");
+        let kept = client.ask("DONCE.GET once:persisted");
         assert_eq!(kept.as_array()[1], *"for ever");
     }
     if contents.contains_key(&(0, "once:displaced".to_owned())) {
-        let done = ask(&mut client, "DONCE.DONE once:displaced late RESULT late");
+        let done = client.ask("DONCE.DONE once:displaced late RESULT late");
         assert_eq!(done, 1, "{what}: nobody has heard of the run after it");
-        let done = ask(&mut client, "DONCE.BEGIN once:displaced TOKEN a");
+        let done = client.ask("DONCE.BEGIN once:displaced TOKEN a");
         assert_eq!(done.as_array()[1], *"late");
     }
-    let done = ask(&mut client, "DONCE.BEGIN once:done");
+    let done = client.ask("DONCE.BEGIN once:done");
     assert_eq!(done.as_array()[1].as_bytes(), b"a\r\nresult \xff");
     assert_eq!(done.as_array()[2], 2);
-    assert_eq!(ask(&mut client, "DONCE.DONE once:done b"), 1, "said again");
-    assert!(ask(&mut client, "DONCE.BEGIN once:done-without").as_array()[1].is_nil());
+    assert_eq!(client.ask("DONCE.DONE once:done b"), 1, "said again");
+    assert!(client.ask("DONCE.BEGIN once:done-without").as_array()[1].is_nil());
 }
 
 /// Writes the files of this version.
@@ -409,12 +406,12 @@ fn write() {
     replica.wait_to_catch_up_with(&primary);
     rewrite_aof(&replica);
     let mut client = primary.connect();
-    assert_eq!(ask(&mut client, "DLOCK.RENEW lock:owned a EX 86399"), 1);
-    let (_, last_fence) = ask(&mut client, "DLOCK.ACQUIRE lock:gone TOKEN a").grant();
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock:gone a"), 1);
-    assert_eq!(ask(&mut client, "CLIENT PAUSE 60000 WRITE"), "OK");
+    assert_eq!(client.ask("DLOCK.RENEW lock:owned a EX 86399"), 1);
+    let (_, last_fence) = client.ask("DLOCK.ACQUIRE lock:gone TOKEN a").grant();
+    assert_eq!(client.ask("DLOCK.RELEASE lock:gone a"), 1);
+    assert_eq!(client.ask("CLIENT PAUSE 60000 WRITE"), "OK");
     replica.wait_to_catch_up_with(&primary);
-    assert_eq!(ask(&mut client, "SAVE"), "OK");
+    assert_eq!(client.ask("SAVE"), "OK");
 
     fs::create_dir_all(&version).expect("a directory is made");
     fs::copy(primary.dir().join(RDB), version.join(RDB)).expect("the RDB is copied");
@@ -423,7 +420,7 @@ fn write() {
     }
     fs::create_dir_all(version.join(DUMPS)).expect("a directory is made");
     for (_, key) in tokens.keys().filter(|(database, _)| *database == 0) {
-        let payload = call!(primary.connect(), "DUMP", key);
+        let payload = primary.connect().ask(format!("DUMP {key}"));
         let file = version.join(DUMPS).join(key);
         fs::write(file, payload.as_bytes()).expect("the payload is written");
     }
@@ -433,7 +430,7 @@ fn write() {
     );
     let mut client = replica.connect();
     for ((database, key), tokens) in &tokens {
-        assert_eq!(call!(client, "SELECT", database), "OK");
+        assert_eq!(client.ask(format!("SELECT {database}")), "OK");
         text += &format!("\n[{database} {key}]\n");
         for (name, value) in facts(&mut client, key) {
             text += &format!("{name} = {value}\n");
@@ -452,10 +449,10 @@ type Tokens = BTreeMap<(usize, String), Vec<Vec<u8>>>;
 /// Makes keys that use every field, in this database. The returned connection has an EPHEMERAL hold.
 fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client {
     let mut client = server.connect();
-    assert_eq!(call!(client, "SELECT", database), "OK");
+    assert_eq!(client.ask(format!("SELECT {database}")), "OK");
     // A day is the longest lease by default; the files do not say what is left of it.
     let mut hold = |client: &mut Client, line: &str| {
-        let reply = ask(client, format!("{line} EX 86400"));
+        let reply = client.ask(format!("{line} EX 86400"));
         let key = line.split(' ').nth(1).expect("a key").to_owned();
         let items = reply.as_array();
         let token = &items[items.len() - if items[0] == "RUN" { 3 } else { 2 }];
@@ -492,7 +489,7 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
     );
     hold(&mut client, "DONCE.BEGIN once:first TOKEN a");
     let mut say = |line: &str| {
-        let reply = ask(&mut client, line);
+        let reply = client.ask(line);
         assert!(!reply.is_error() && !reply.is_nil(), "{line}: {reply:?}");
         reply
     };

@@ -22,14 +22,14 @@ fn kill_and_compare(server: &mut Server, seed: u64, what: &str) {
         before.len() >= 5,
         "{what}: too little to compare: {before:?}"
     );
-    let whole = call!(server.connect(), "DEBUG", "DIGEST");
+    let whole = server.connect().ask("DEBUG DIGEST");
     server.kill9();
     server.configure("replicaof", NOWHERE);
     server.start_again();
     assert_eq!(contents(server), before, "{what}");
-    assert_eq!(call!(server.connect(), "DEBUG", "DIGEST"), whole, "{what}");
+    assert_eq!(server.connect().ask("DEBUG DIGEST"), whole, "{what}");
     assert_untroubled(server);
-    assert_eq!(call!(server.connect(), "REPLICAOF", "NO", "ONE"), "OK");
+    assert_eq!(server.connect().ask("REPLICAOF NO ONE"), "OK");
     let mut history = History::new(server, seed + 1_000);
     history.steps(100);
     history.end();
@@ -57,7 +57,7 @@ fn aof_restores_a_random_history() {
             let mut history = History::new(&server, seed);
             history.steps(250);
             if rewritten {
-                let reply = call!(server.connect(), "BGREWRITEAOF");
+                let reply = server.connect().ask("BGREWRITEAOF");
                 assert!(!reply.is_error(), "{reply:?}");
                 history.steps(100);
                 wait_for_rewrite(&server);
@@ -80,14 +80,14 @@ fn rdb_file_restores_a_random_history() {
         let mut history = History::new(&server, seed);
         history.steps(200);
         // One save while the history goes on, and a later one while writes are paused.
-        assert!(!call!(server.connect(), "BGSAVE").is_error());
+        assert!(!server.connect().ask("BGSAVE").is_error());
         history.steps(100);
         eventually("the background save", SOON, || {
             server.info("persistence", "rdb_bgsave_in_progress") == "0"
         });
         stand_still(&mut history, &server);
         drop(history);
-        assert_eq!(call!(server.connect(), "SAVE"), "OK");
+        assert_eq!(server.connect().ask("SAVE"), "OK");
         kill_and_compare(&mut server, seed, "RDB");
     }
 }

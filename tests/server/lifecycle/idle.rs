@@ -69,9 +69,9 @@ impl Sleeper {
         let nudge = ["DLOCK.ACQUIRE", "nudge", "TOKEN", "n", "PX", "86400000"];
         client.call(&nudge).grant();
         let before = self.ticks();
-        let waited = call!(client, "DLOCK.ACQUIRE", "nudge", "BLOCK", 1);
+        let waited = client.ask("DLOCK.ACQUIRE nudge BLOCK 1");
         assert!(waited.is_nil(), "{}: {waited:?}", self.case);
-        assert_eq!(call!(client, "DLOCK.RELEASE", "nudge", "n"), 1);
+        assert_eq!(client.ask("DLOCK.RELEASE nudge n"), 1);
         eventually("the timer has fired", SOON, || self.ticks() > before);
     }
 

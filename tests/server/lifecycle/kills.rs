@@ -16,7 +16,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 
 use crate::support::data_files::{aof, kill_and_start, wait_for_rewrite, with_aof, with_safe_aof};
-use crate::support::steps::ask;
 use crate::support::*;
 
 const WORKERS: usize = 6;
@@ -139,7 +138,7 @@ fn kill_under_traffic(server: &mut Server, round: u64, rewrite: bool, enough: us
             .collect();
         wait_for(enough / 2);
         if rewrite {
-            assert!(!call!(server.connect(), "BGREWRITEAOF").is_error());
+            assert!(!server.connect().ask("BGREWRITEAOF").is_error());
             // In other rounds the server may be killed while it rewrites the AOF.
             if round.is_multiple_of(4) {
                 wait_for_rewrite(server);
@@ -171,15 +170,15 @@ fn assert_all_there(server: &Server, known: &Known) {
         fence,
     } in &known.held
     {
-        assert!(ask(&mut client, check).as_int() > 0, "lost: {check}");
+        assert!(client.ask(check).as_int() > 0, "lost: {check}");
         // The same request again is answered the same hold.
-        assert_eq!(fence_of(&ask(&mut client, acquire)), *fence, "{acquire}");
+        assert_eq!(fence_of(&client.ask(acquire)), *fence, "{acquire}");
     }
     for check in &known.released {
-        assert_eq!(ask(&mut client, check), 0, "came back: {check}");
+        assert_eq!(client.ask(check), 0, "came back: {check}");
     }
     for (key, result) in &known.done {
-        let reply = ask(&mut client, format!("DONCE.BEGIN {key}"));
+        let reply = client.ask(format!("DONCE.BEGIN {key}"));
         assert_eq!(reply.as_array()[0], *"DONE", "{key}: {reply:?}");
         assert_eq!(reply.as_array()[1], *result.as_str(), "{key}");
     }
@@ -187,7 +186,7 @@ fn assert_all_there(server: &Server, known: &Known) {
 
 #[track_caller]
 fn assert_fences_rise(server: &Server, known: &Known) {
-    let fence = fence_of(&ask(&mut server.connect(), "DLOCK.ACQUIRE fence PX 1"));
+    let fence = fence_of(&server.connect().ask("DLOCK.ACQUIRE fence PX 1"));
     assert!(fence > known.last_fence(), "{fence}");
 }
 
@@ -203,7 +202,7 @@ fn kill_loses_nothing_acknowledged_with_fsync_always() {
             assert_all_there(&server, &known);
             assert_fences_rise(&server, &known);
             // The worker that held this lock is gone and never releases it.
-            ask(&mut server.connect(), "DEL hot");
+            server.connect().ask("DEL hot");
         }
     }
 }
@@ -215,7 +214,7 @@ fn assert_only_the_newest_lost(server: &Server, known: &Known) -> usize {
     let (kept, lost): (Vec<_>, Vec<_>) = known
         .held
         .iter()
-        .partition(|held| ask(&mut client, &held.check).as_int() > 0);
+        .partition(|held| client.ask(&held.check).as_int() > 0);
     let newest_kept = kept.iter().map(|held| held.fence).max();
     let oldest_lost = lost.iter().map(|held| held.fence).min();
     if let (Some(kept), Some(lost)) = (newest_kept, oldest_lost) {
@@ -236,10 +235,10 @@ fn kill_loses_only_the_newest_without_fsync_always() {
             // A token whose hold is lost is granted a new one; any other token has the same hold.
             let mut client = server.connect();
             for held in &known.held {
-                let fence = fence_of(&ask(&mut client, &held.acquire));
+                let fence = fence_of(&client.ask(&held.acquire));
                 assert!(fence >= held.fence, "{}", held.acquire);
             }
-            assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
+            assert_eq!(client.ask("FLUSHALL"), "OK");
         }
     }
 }
@@ -276,23 +275,17 @@ fn kill_without_aof_loses_what_came_after_the_last_save() {
     let mut fences = Vec::new();
     for n in 0..50 {
         if n == 25 {
-            assert_eq!(ask(&mut client, "SAVE"), "OK");
+            assert_eq!(client.ask("SAVE"), "OK");
         }
-        let reply = ask(
-            &mut client,
-            format!("DSEM.ACQUIRE s LIMIT 99 TOKEN t{n} EX 600"),
-        );
+        let reply = client.ask(format!("DSEM.ACQUIRE s LIMIT 99 TOKEN t{n} EX 600"));
         fences.push(fence_of(&reply));
     }
     kill_and_start(&mut server);
     let mut client = server.connect();
     for (n, fence) in fences.iter().enumerate() {
-        let left = ask(&mut client, format!("DSEM.CHECK s t{n}")).as_int();
+        let left = client.ask(format!("DSEM.CHECK s t{n}")).as_int();
         assert_eq!(left > 0, n < 25, "t{n}: {left}");
-        let again = ask(
-            &mut client,
-            format!("DSEM.ACQUIRE s LIMIT 99 TOKEN t{n} EX 600"),
-        );
+        let again = client.ask(format!("DSEM.ACQUIRE s LIMIT 99 TOKEN t{n} EX 600"));
         // A lost hold is granted anew, with a higher fence than all before.
         let is_new = fence_of(&again) > fences[49];
         assert_eq!(is_new, n >= 25, "t{n}: {fence}");

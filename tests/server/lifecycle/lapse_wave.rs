@@ -67,5 +67,5 @@ impl LapseWave {
 
 /// The number of keys in database 0.
 pub fn keys(server: &Server) -> i64 {
-    ask(&mut server.connect(), "DBSIZE").as_int()
+    server.connect().ask("DBSIZE").as_int()
 }

@@ -23,7 +23,7 @@ fn ms(duration: Duration) -> i64 {
 /// The milliseconds that are left of the lease of token `t`.
 #[track_caller]
 pub(super) fn check(client: &mut Client, key: &str) -> i64 {
-    call!(client, "DLOCK.CHECK", key, "t").as_int()
+    client.ask(format!("DLOCK.CHECK {key} t")).as_int()
 }
 
 /// Returns at the moment; sleeps until then, unlike [`at`].
@@ -46,10 +46,10 @@ fn renewal_in_socket_saves_hold_of_stopped_server() {
     let server = Server::start();
     let (mut holder, mut waiter) = (server.connect(), server.connect());
     for round in 0..3 {
-        call!(holder, "DLOCK.ACQUIRE", "k", "PX", 700, "TOKEN", "t");
+        holder.ask("DLOCK.ACQUIRE k PX 700 TOKEN t");
         send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
         wait_for_blocked(&server, 1);
-        assert_eq!(call!(holder, "DLOCK.RENEW", "k", "t"), 1);
+        assert_eq!(holder.ask("DLOCK.RENEW k t"), 1);
         server.stop();
         let stopped = Instant::now();
         send!(holder, "DLOCK.RENEW", "k", "t", "EX", 60);
@@ -61,9 +61,9 @@ fn renewal_in_socket_saves_hold_of_stopped_server() {
             "round {round}"
         );
         waiter.expect_silence(Duration::from_millis(50));
-        assert_eq!(call!(holder, "DLOCK.RELEASE", "k", "t"), 1);
+        assert_eq!(holder.ask("DLOCK.RELEASE k t"), 1);
         granted(&mut waiter);
-        assert_eq!(call!(holder, "DLOCK.RELEASE", "k", "w"), 1);
+        assert_eq!(holder.ask("DLOCK.RELEASE k w"), 1);
     }
 }
 
@@ -72,7 +72,7 @@ fn renewal_in_socket_saves_hold_of_stopped_server() {
 #[track_caller]
 fn assert_stands_still(server: &Server, stall: impl FnOnce()) {
     let (mut holder, mut waiter) = (server.connect(), server.connect());
-    call!(holder, "DLOCK.ACQUIRE", "k", "PX", 1_500, "TOKEN", "t");
+    holder.ask("DLOCK.ACQUIRE k PX 1500 TOKEN t");
     send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
     wait_for_blocked(server, 1);
     let asked = Instant::now();
@@ -101,7 +101,7 @@ fn assert_stands_still(server: &Server, stall: impl FnOnce()) {
         "{after} ms were left, it was lapsed after {:?}",
         sent.elapsed()
     );
-    call!(holder, "DEL", "k");
+    holder.ask("DEL k");
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn renewal_in_socket_saves_hold_during_slow_script() {
         .config("busy-reply-threshold", 60_000)
         .start();
     let (mut holder, mut waiter, mut slow) = (server.connect(), server.connect(), server.connect());
-    call!(holder, "DLOCK.ACQUIRE", "k", "PX", 500, "TOKEN", "t");
+    holder.ask("DLOCK.ACQUIRE k PX 500 TOKEN t");
     send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0);
     wait_for_blocked(&server, 1);
-    assert_eq!(call!(holder, "DLOCK.RENEW", "k", "t"), 1);
+    assert_eq!(holder.ask("DLOCK.RENEW k t"), 1);
     send_slow_script(&mut slow, 1_200);
     send!(holder, "DLOCK.RENEW", "k", "t", "EX", 60);
     assert_eq!(holder.recv(SCRIPT_WITHIN).expect("a reply to RENEW"), 1);
@@ -181,21 +181,12 @@ fn server_stopped_again_and_again_serves_every_request() {
                 let mut done = 0;
                 while !over.load(Ordering::Relaxed) || done < 8 {
                     let token = format!("{worker}:{done}");
-                    let reply = call!(
-                        client,
-                        "DLOCK.ACQUIRE",
-                        "k",
-                        "PX",
-                        150,
-                        "BLOCK",
-                        8_000,
-                        "TOKEN",
-                        &token
-                    );
+                    let reply =
+                        client.ask(format!("DLOCK.ACQUIRE k PX 150 BLOCK 8000 TOKEN {token}"));
                     let (mine, _) = reply.grant();
                     assert_eq!(mine, token);
                     if done % 3 != 0 {
-                        call!(client, "DLOCK.RELEASE", "k", &token);
+                        client.ask(format!("DLOCK.RELEASE k {token}"));
                     }
                     done += 1;
                 }

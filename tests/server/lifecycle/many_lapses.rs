@@ -42,7 +42,7 @@ fn short_leases_serve_queue_in_order() {
     let server = Server::start();
     let mut client = server.connect();
     for lease in [1, 2, 10] {
-        call!(client, "DLOCK.ACQUIRE", "k", "PX", 400);
+        client.ask("DLOCK.ACQUIRE k PX 400");
         let mut waiters: Vec<_> = (0..100).map(|_| server.connect()).collect();
         for (n, waiter) in waiters.iter_mut().enumerate() {
             send!(
@@ -58,7 +58,7 @@ fn short_leases_serve_queue_in_order() {
             );
             // The server has read ten requests before the next ones are sent.
             if n % 10 == 9 {
-                assert_eq!(call!(client, "PING"), "PONG");
+                assert_eq!(client.ask("PING"), "PONG");
             }
             wait_for_at_least(&server, &mut client, n as u64 + 1);
         }
@@ -69,14 +69,14 @@ fn short_leases_serve_queue_in_order() {
             assert!(fence > last, "waiter {n} passed an earlier one");
             last = fence;
         }
-        eventually("the last lapse", SOON, || call!(client, "EXISTS", "k") == 0);
+        eventually("the last lapse", SOON, || client.ask("EXISTS k") == 0);
     }
 }
 
 /// Waits until this many requests for `k` have been queued, including those that were granted since.
 fn wait_for_at_least(server: &Server, client: &mut Client, count: u64) {
     eventually("a queued request", SOON, || {
-        let info = call!(client, "DLOCK.INFO", "k");
+        let info = client.ask("DLOCK.INFO k");
         let queued = if info.is_nil() {
             0
         } else {
@@ -100,20 +100,21 @@ fn twenty_thousand_lapses_do_not_block_commands() {
             granted(&mut client);
         }
     }
-    call!(client, "DLOCK.ACQUIRE", "lasting", "EX", 60, "TOKEN", "t");
+    client.ask("DLOCK.ACQUIRE lasting EX 60 TOKEN t");
     let mut rounds = 0;
     eventually("all lapses", SOON, || {
         rounds += 1;
         assert!(check(&mut client, "lasting") > 0);
-        assert!(call!(client, "DLOCK.ACQUIRE", "lasting").is_nil());
+        assert!(client.ask("DLOCK.ACQUIRE lasting").is_nil());
         assert!(
-            call!(client, "DLOCK.ACQUIRE", "busy", "TOKEN", rounds)
+            client
+                .ask(format!("DLOCK.ACQUIRE busy TOKEN {rounds}"))
                 .grant()
                 .1
                 > 0
         );
-        assert_eq!(call!(client, "DLOCK.RELEASE", "busy", rounds), 1);
-        call!(client, "DBSIZE") == 1
+        assert_eq!(client.ask(format!("DLOCK.RELEASE busy {rounds}")), 1);
+        client.ask("DBSIZE") == 1
     });
     assert_calm(&server);
 }
@@ -147,7 +148,7 @@ fn busy_scripts_in_wave_of_lapses_leave_each_waiter_one_answer() {
     for_each_key(&mut client, |n| format!("DLOCK.RENEW k{n} t PX 1000"));
     eventually("all lapses", SOON, || {
         call!(client, "EVAL", busy_for(30), 0);
-        call!(client, "DBSIZE") == 0
+        client.ask("DBSIZE") == 0
     });
     for (n, waiter) in waiters.iter_mut().enumerate() {
         assert_eq!(granted(waiter).0, format!("w{n}"));

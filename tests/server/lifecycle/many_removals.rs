@@ -31,41 +31,37 @@ fn ten_thousand_keys_leave_no_memory_behind() {
         &mut client,
         "DLOCK.RELEASE lock:{} a-token-that-is-longer-than-a-uuid:{}",
     );
-    assert_eq!(ask(&mut client, "DBSIZE"), 0);
+    assert_eq!(client.ask("DBSIZE"), 0);
     let before = used_memory(&server);
     for round in 0..2 {
         all(&mut client, take);
-        assert_eq!(ask(&mut client, "DBSIZE"), KEYS as i64);
+        assert_eq!(client.ask("DBSIZE"), KEYS as i64);
         all(
             &mut client,
             "DLOCK.RELEASE lock:{} a-token-that-is-longer-than-a-uuid:{}",
         );
-        assert_eq!(ask(&mut client, "DBSIZE"), 0, "released, round {round}");
+        assert_eq!(client.ask("DBSIZE"), 0, "released, round {round}");
 
         all(&mut client, take);
         all(&mut client, "UNLINK lock:{}");
-        assert_eq!(ask(&mut client, "DBSIZE"), 0, "unlinked, round {round}");
+        assert_eq!(client.ask("DBSIZE"), 0, "unlinked, round {round}");
 
         all(&mut client, "DLOCK.ACQUIRE lock:{} PX 20");
-        eventually("ten thousand lapses", SOON, || {
-            ask(&mut client, "DBSIZE") == 0
-        });
+        eventually("ten thousand lapses", SOON, || client.ask("DBSIZE") == 0);
 
         all(&mut client, "DLOCK.ACQUIRE lock:{} EX 600 EPHEMERAL");
         let old = std::mem::replace(&mut client, server.connect());
         old.close();
-        eventually("ten thousand ends", SOON, || {
-            ask(&mut client, "DBSIZE") == 0
-        });
+        eventually("ten thousand ends", SOON, || client.ask("DBSIZE") == 0);
 
         all(&mut client, "DSEM.ACQUIRE semaphore:{} LIMIT 3 EX 600");
         all(&mut client, "DWG.ADD group:{} EX 600");
-        assert_eq!(ask(&mut client, "FLUSHALL ASYNC"), "OK");
-        assert_eq!(ask(&mut client, "DBSIZE"), 0);
+        assert_eq!(client.ask("FLUSHALL ASYNC"), "OK");
+        assert_eq!(client.ask("DBSIZE"), 0);
 
         all(&mut client, take);
-        assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
-        assert_eq!(ask(&mut client, "DBSIZE"), 0);
+        assert_eq!(client.ask("FLUSHALL"), "OK");
+        assert_eq!(client.ask("DBSIZE"), 0);
     }
     // A held lock takes more than 100 bytes: a round that leaked would take more than a megabyte.
     eventually("the memory of the start", SOON, || {
@@ -87,15 +83,12 @@ fn flush_of_keys_with_waiters_leaves_no_queue() {
         tell(waiter, format!("DLOCK.ACQUIRE lock:{n} EX 600 BLOCK 0"));
     }
     wait_for_blocked(&server, KEYS as u64);
-    assert_eq!(ask(&mut admin, "FLUSHALL"), "OK");
+    assert_eq!(admin.ask("FLUSHALL"), "OK");
     let tokens: Vec<_> = waiters.iter_mut().map(|waiter| granted(waiter).0).collect();
     for (n, token) in tokens.iter().enumerate() {
-        assert_eq!(
-            ask(&mut admin, format!("DLOCK.RELEASE lock:{n} {token}")),
-            1
-        );
+        assert_eq!(admin.ask(format!("DLOCK.RELEASE lock:{n} {token}")), 1);
     }
-    assert_eq!(ask(&mut admin, "DBSIZE"), 0);
+    assert_eq!(admin.ask("DBSIZE"), 0);
     wait_for_blocked(&server, 0);
 }
 
@@ -121,7 +114,7 @@ fn holds_freed_after_flush_leave_names_usable() {
             "FLUSHDB ASYNC",
             "FLUSHDB SYNC",
         ][generation];
-        assert_eq!(ask(&mut client, flush), "OK");
+        assert_eq!(client.ask(flush), "OK");
         // At once, while the old holds are being freed.
         let acquire_new = |n| format!("DLOCK.ACQUIRE new{n} PX 60000 TOKEN new");
         for reply in in_bulk(&mut client, (0..2_000).map(acquire_new)) {
@@ -132,12 +125,9 @@ fn holds_freed_after_flush_leave_names_usable() {
         for left in in_bulk(&mut client, (0..2_000).map(check_new)) {
             assert!(left.as_int() > 0);
         }
-        assert_eq!(
-            call!(client, "DLOCK.CHECK", "k1", format!("g{generation}")),
-            0
-        );
-        assert_eq!(call!(client, "DBSIZE"), 2_001);
-        assert_eq!(call!(client, "FLUSHALL", "SYNC"), "OK");
+        assert_eq!(client.ask(format!("DLOCK.CHECK k1 g{generation}")), 0);
+        assert_eq!(client.ask("DBSIZE"), 2_001);
+        assert_eq!(client.ask("FLUSHALL SYNC"), "OK");
     }
     // The numbers of freed values are used again: three generations do not leave three times as much.
     assert!(
@@ -161,8 +151,8 @@ fn flush_or_swap_in_wave_of_lapses_serves_every_waiter() {
         wave.assert_all_granted();
         let mut client = server.connect();
         for db in 0..2 {
-            call!(client, "SELECT", db);
-            eventually("the end of the wave", SOON, || call!(client, "DBSIZE") == 0);
+            client.ask(format!("SELECT {db}"));
+            eventually("the end of the wave", SOON, || client.ask("DBSIZE") == 0);
         }
     }
     assert_calm(&server);

@@ -12,7 +12,7 @@ use crate::support::*;
 fn load(server: &Server, how: &str, arguments: &str) -> Reply {
     let path = module_path();
     let line = format!("MODULE {how} {} {arguments}", path.display());
-    ask(&mut server.connect(), line)
+    server.connect().ask(line)
 }
 
 #[track_caller]
@@ -28,7 +28,7 @@ fn assert_refused(server: &Server, how: &str, arguments: &str) {
 
 #[track_caller]
 fn assert_loaded(server: &Server, is_loaded: bool) {
-    let modules = ask(&mut server.connect(), "MODULE LIST");
+    let modules = server.connect().ask("MODULE LIST");
     let has_name = |module: &Reply| *module.field("name") == "dsync";
     assert_eq!(modules.as_array().iter().any(has_name), is_loaded);
 }
@@ -51,14 +51,14 @@ fn exercise_server(server: &Server, key: &str) {
         "INFO everything".to_owned(),
         "COMMAND COUNT".to_owned(),
     ] {
-        let reply = ask(&mut client, &line);
+        let reply = client.ask(&line);
         assert!(!reply.is_error(), "{line}: {reply:?}");
     }
     client.close();
     let mut client = server.connect();
     let mut victim = server.connect();
     let kill = format!("CLIENT KILL ID {}", victim.id());
-    assert_eq!(ask(&mut client, kill), 1);
+    assert_eq!(client.ask(kill), 1);
     // A turn of the server's cron, in which due timers fire.
     let uptime = server.info_number("server", "uptime_in_seconds");
     eventually("the server's cron", SOON, || {
@@ -72,7 +72,7 @@ fn exercise_server(server: &Server, key: &str) {
 /// The number of module messages that this node has received over the cluster bus.
 #[track_caller]
 fn bus_messages(server: &Server) -> u64 {
-    let info = ask(&mut server.connect(), "CLUSTER INFO");
+    let info = server.connect().ask("CLUSTER INFO");
     let field = "cluster_stats_messages_module_received:";
     let value = info
         .as_str()
@@ -86,7 +86,7 @@ fn bus_messages(server: &Server) -> u64 {
 fn exercise_node(server: &Server, key: &str) {
     let mut client = server.connect();
     for line in ["CLUSTER NODES", "CLUSTER INFO", "CLUSTER SLOTS"] {
-        let reply = ask(&mut client, line);
+        let reply = client.ask(line);
         assert!(!reply.is_error(), "{line}: {reply:?}");
     }
     // Each node sends its last fence to all others once a second.
@@ -101,9 +101,9 @@ fn exercise_node(server: &Server, key: &str) {
 #[track_caller]
 fn use_locks(server: &Server, key: &str) {
     let mut client = server.connect();
-    let (token, first) = ask(&mut client, format!("DLOCK.ACQUIRE {key} EX 600")).grant();
+    let (token, first) = client.ask(format!("DLOCK.ACQUIRE {key} EX 600")).grant();
     let mut waiter = queued(server, format!("DLOCK.ACQUIRE {key} PX 1 BLOCK 0"));
-    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE {key} {token}")), 1);
+    assert_eq!(client.ask(format!("DLOCK.RELEASE {key} {token}")), 1);
     let (_, second) = granted(&mut waiter);
     assert!(second > first);
     wait_until_gone(&mut client, key);
@@ -160,7 +160,7 @@ fn refuse_then_load(server: &Server, key: &str, exercise: fn(&Server, &str)) {
     }
     assert_loaded(server, true);
     let mut client = server.connect();
-    let rejoin = ask(&mut client, "CONFIG GET dsync.*");
+    let rejoin = client.ask("CONFIG GET dsync.*");
     assert_eq!(*rejoin.field("dsync.rejoin-ms"), "7");
     use_locks(server, key);
     exercise(server, key);
@@ -196,7 +196,9 @@ fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
     let (server, key) = (&cluster[0], cluster.key_of(0, "key"));
     let mut client = server.connect();
     let held = format!("{{{key}}}held");
-    ask(&mut client, format!("DLOCK.ACQUIRE {held} EX 600 TOKEN t")).grant();
+    client
+        .ask(format!("DLOCK.ACQUIRE {held} EX 600 TOKEN t"))
+        .grant();
     let mut waiter = queued(server, format!("DLOCK.ACQUIRE {held} BLOCK 0"));
     for (how, arguments) in REFUSED.into_iter().chain([("LOAD", ""), ("LOADEX", "")]) {
         assert_refused(server, how, arguments);
@@ -204,10 +206,10 @@ fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
     // A copy of the file is another library with the same module name.
     let copy = server.dir().join("copy.so");
     std::fs::copy(module_path(), &copy).expect("the module is copied");
-    let again = ask(&mut client, format!("MODULE LOAD {}", copy.display()));
+    let again = client.ask(format!("MODULE LOAD {}", copy.display()));
     assert!(again.is_error(), "{again:?}");
 
-    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE {held} t")), 1);
+    assert_eq!(client.ask(format!("DLOCK.RELEASE {held} t")), 1);
     granted(&mut waiter);
     use_locks(server, &key);
     let before = bus_messages(server);
@@ -224,12 +226,12 @@ fn unload_is_refused_and_harms_nothing() {
     assert_eq!(load(&server, "LOAD", ""), "OK");
     let mut client = server.connect();
     let mut waiter = {
-        ask(&mut client, "DLOCK.ACQUIRE held EX 600 TOKEN t").grant();
+        client.ask("DLOCK.ACQUIRE held EX 600 TOKEN t").grant();
         queued(&server, "DLOCK.ACQUIRE held BLOCK 0")
     };
-    let refused = ask(&mut client, "MODULE UNLOAD dsync");
+    let refused = client.ask("MODULE UNLOAD dsync");
     assert!(refused.error().contains("data type"), "{refused:?}");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE held t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE held t"), 1);
     granted(&mut waiter);
     use_locks(&server, "key");
     assert_calm(&server);

@@ -14,27 +14,30 @@ fn rename_moves_hold_and_leaves_waiters_with_name() {
         let mut held = held_lock();
         held.run(line);
         assert!(
-            ask(&mut held.admin, "DLOCK.CHECK moved held").as_int() > 0,
+            held.admin.ask("DLOCK.CHECK moved held").as_int() > 0,
             "{line}"
         );
         held.expect_granted_afresh();
         // The hold lives on under its new name, and can be released there.
-        assert!(ask(&mut held.admin, "DLOCK.ACQUIRE moved").is_nil());
-        assert_eq!(ask(&mut held.admin, "DLOCK.RENEW moved held EX 500"), 1);
-        assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE moved held"), 1);
-        assert_eq!(ask(&mut held.admin, "DBSIZE"), 0);
+        assert!(held.admin.ask("DLOCK.ACQUIRE moved").is_nil());
+        assert_eq!(held.admin.ask("DLOCK.RENEW moved held EX 500"), 1);
+        assert_eq!(held.admin.ask("DLOCK.RELEASE moved held"), 1);
+        assert_eq!(held.admin.ask("DBSIZE"), 0);
     }
 }
 
 #[test]
 fn rename_onto_name_with_waiters_replaces_its_hold() {
     let mut held = held_lock();
-    let (_, fence) = ask(&mut held.admin, "DLOCK.ACQUIRE other EX 600 TOKEN others").grant();
+    let (_, fence) = held
+        .admin
+        .ask("DLOCK.ACQUIRE other EX 600 TOKEN others")
+        .grant();
     held.run("RENAME other lock");
     held.first.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock held"), 0);
-    assert!(ask(&mut held.admin, "DLOCK.CHECK lock others").as_int() > 0);
-    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock others"), 1);
+    assert_eq!(held.admin.ask("DLOCK.RELEASE lock held"), 0);
+    assert!(held.admin.ask("DLOCK.CHECK lock others").as_int() > 0);
+    assert_eq!(held.admin.ask("DLOCK.RELEASE lock others"), 1);
     held.fence = held.fence.max(fence);
     held.expect_granted_afresh();
 }
@@ -55,8 +58,8 @@ fn renamed_hold_lapses_under_its_new_name() {
     let mut waiter = server.connect();
     tell(&mut waiter, "DLOCK.ACQUIRE moved BLOCK 0");
     granted(&mut waiter);
-    assert_eq!(ask(&mut admin, "SELECT 1"), "OK");
-    eventually("an empty database", SOON, || ask(&mut admin, "DBSIZE") == 0);
+    assert_eq!(admin.ask("SELECT 1"), "OK");
+    eventually("an empty database", SOON, || admin.ask("DBSIZE") == 0);
 }
 
 #[test]
@@ -64,7 +67,7 @@ fn rename_to_same_name_changes_nothing() {
     let mut held = held_lock();
     held.run("RENAME lock lock");
     held.first.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(held.admin.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut held.first);
 }
 
@@ -73,9 +76,9 @@ fn move_takes_hold_to_other_database_and_leaves_waiters() {
     let mut held = held_lock();
     held.run("MOVE lock 1");
     held.run("SELECT 1");
-    assert!(ask(&mut held.admin, "DLOCK.CHECK lock held").as_int() > 0);
+    assert!(held.admin.ask("DLOCK.CHECK lock held").as_int() > 0);
     let mut elsewhere = held.server.connect();
-    ask(&mut elsewhere, "SELECT 1");
+    elsewhere.ask("SELECT 1");
     queue(&held.server, &mut elsewhere, "DLOCK.ACQUIRE lock BLOCK 0");
     held.run("DLOCK.RELEASE lock held");
     granted(&mut elsewhere);
@@ -95,8 +98,8 @@ fn move_onto_name_with_waiters_lets_them_wait_for_the_hold() {
         &["DEL lock", "SELECT 1", "MOVE lock 0", "SELECT 0"],
     );
     held.first.expect_silence(A_WHILE);
-    assert!(ask(&mut held.admin, "DLOCK.CHECK lock others").as_int() > 0);
-    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock others"), 1);
+    assert!(held.admin.ask("DLOCK.CHECK lock others").as_int() > 0);
+    assert_eq!(held.admin.ask("DLOCK.RELEASE lock others"), 1);
     held.expect_granted_afresh();
 }
 
@@ -104,9 +107,12 @@ fn move_onto_name_with_waiters_lets_them_wait_for_the_hold() {
 fn swapdb_leaves_waiters_with_database_number() {
     let mut held = held_lock();
     held.run("SELECT 1");
-    let (_, fence) = ask(&mut held.admin, "DLOCK.ACQUIRE lock EX 600 TOKEN others").grant();
+    let (_, fence) = held
+        .admin
+        .ask("DLOCK.ACQUIRE lock EX 600 TOKEN others")
+        .grant();
     let mut elsewhere = held.server.connect();
-    ask(&mut elsewhere, "SELECT 1");
+    elsewhere.ask("SELECT 1");
     queue(
         &held.server,
         &mut elsewhere,
@@ -117,14 +123,14 @@ fn swapdb_leaves_waiters_with_database_number() {
     held.first.expect_silence(A_WHILE);
     elsewhere.expect_silence(A_WHILE);
     assert_eq!(
-        ask(&mut held.admin, "DLOCK.RELEASE lock held"),
+        held.admin.ask("DLOCK.RELEASE lock held"),
         1,
         "in database 1 now"
     );
     granted(&mut elsewhere);
     held.first.expect_silence(A_WHILE);
     held.run("SELECT 0");
-    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock others"), 1);
+    assert_eq!(held.admin.ask("DLOCK.RELEASE lock others"), 1);
     held.fence = fence;
     held.expect_granted_afresh();
 }
@@ -135,12 +141,10 @@ fn swapdb_with_empty_database_grants_waiters_afresh() {
     held.run("SWAPDB 0 9");
     held.expect_granted_afresh();
     held.run("SELECT 9");
-    assert!(ask(&mut held.admin, "DLOCK.CHECK lock held").as_int() > 0);
+    assert!(held.admin.ask("DLOCK.CHECK lock held").as_int() > 0);
     // The lease also runs in database 9.
-    assert_eq!(ask(&mut held.admin, "DLOCK.RENEW lock held PX 20"), 1);
-    eventually("an empty database", SOON, || {
-        ask(&mut held.admin, "DBSIZE") == 0
-    });
+    assert_eq!(held.admin.ask("DLOCK.RENEW lock held PX 20"), 1);
+    eventually("an empty database", SOON, || held.admin.ask("DBSIZE") == 0);
 }
 
 #[test]
@@ -171,31 +175,27 @@ fn overwriting_by_other_family_answers_waiters_wrongtype() {
         ("DWG.ADD other EX 600 TOKEN t", "DWG.DONE lock t"),
     ] {
         let mut held = held_lock();
-        ask(&mut held.admin, line).grant();
+        held.admin.ask(line).grant();
         held.run("RENAME other lock");
         held.expect_wrong_type();
-        assert_eq!(
-            ask(&mut held.admin, release),
-            1,
-            "the other hold is untouched"
-        );
+        assert_eq!(held.admin.ask(release), 1, "the other hold is untouched");
     }
 }
 
 #[test]
 fn copy_is_refused() {
     let mut held = held_lock();
-    ask(&mut held.admin, "DSEM.ACQUIRE semaphore LIMIT 1").grant();
-    ask(&mut held.admin, "DWG.ADD group").grant();
+    held.admin.ask("DSEM.ACQUIRE semaphore LIMIT 1").grant();
+    held.admin.ask("DWG.ADD group").grant();
     for key in ["lock", "semaphore", "group"] {
         for line in [format!("COPY {key} twin"), format!("COPY {key} {key} DB 1")] {
-            let error = ask(&mut held.admin, &line);
+            let error = held.admin.ask(&line);
             assert!(error.is_error(), "{line}: {error:?}");
         }
     }
-    assert_eq!(ask(&mut held.admin, "EXISTS twin"), 0);
+    assert_eq!(held.admin.ask("EXISTS twin"), 0);
     held.run("SELECT 1");
-    assert_eq!(ask(&mut held.admin, "DBSIZE"), 0);
+    assert_eq!(held.admin.ask("DBSIZE"), 0);
     held.run("SELECT 0");
     held.first.expect_silence(A_WHILE);
 }
@@ -204,16 +204,10 @@ fn copy_is_refused() {
 fn same_name_in_two_databases_is_two_locks() {
     let mut held = held_lock();
     let mut elsewhere = held.server.connect();
-    ask(&mut elsewhere, "SELECT 5");
-    let (token, _) = ask(&mut elsewhere, "DLOCK.ACQUIRE lock BLOCK 0").grant();
-    assert_eq!(
-        ask(&mut held.admin, format!("DLOCK.RELEASE lock {token}")),
-        0
-    );
-    assert_eq!(ask(&mut elsewhere, "DLOCK.RELEASE lock held"), 0);
-    assert_eq!(
-        ask(&mut elsewhere, format!("DLOCK.RELEASE lock {token}")),
-        1
-    );
+    elsewhere.ask("SELECT 5");
+    let (token, _) = elsewhere.ask("DLOCK.ACQUIRE lock BLOCK 0").grant();
+    assert_eq!(held.admin.ask(format!("DLOCK.RELEASE lock {token}")), 0);
+    assert_eq!(elsewhere.ask("DLOCK.RELEASE lock held"), 0);
+    assert_eq!(elsewhere.ask(format!("DLOCK.RELEASE lock {token}")), 1);
     held.first.expect_silence(A_WHILE);
 }

@@ -37,51 +37,24 @@ pub fn sealed(body: &[u8], version: [u8; 2]) -> Vec<u8> {
 }
 
 pub fn dump(client: &mut Client, key: &str) -> Vec<u8> {
-    call!(client, "DUMP", key).as_bytes().to_vec()
+    client.ask(format!("DUMP {key}")).as_bytes().to_vec()
 }
 
 /// Makes keys of each family with every kind of content; returns each key and its family's prefix.
 pub fn add_fixtures(client: &mut Client) -> [(&'static str, &'static str); 5] {
-    call!(
-        client,
-        "DLOCK.ACQUIRE",
-        "lock",
-        "TOKEN",
-        "8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59",
-        "OWNER",
-        "o"
-    );
-    call!(
-        client,
-        "DLOCK.ACQUIRE",
-        "shared",
-        "SHARED",
-        "TOKEN",
-        "t1",
-        "OWNER",
-        "one"
-    );
-    call!(client, "DLOCK.ACQUIRE", "shared", "SHARED", "TOKEN", "t2");
-    call!(
-        client,
-        "DSEM.ACQUIRE",
-        "sem",
-        "LIMIT",
-        9,
-        "PERMITS",
-        4,
-        "TOKEN",
-        "t1"
-    );
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 8, "PERMITS", 2);
-    call!(client, "DSEM.LIMIT", "sem", 7);
-    call!(client, "DWG.EXPECT", "group", 5);
-    call!(client, "DWG.ADD", "group", "LIMIT", 3, "TOKEN", "t1");
-    call!(client, "DWG.DONE", "group", "t1");
-    call!(client, "DWG.ADD", "group", "LIMIT", 4, "TOKEN", "t2");
-    call!(client, "DONCE.BEGIN", "once", "TOKEN", "t1");
+    client.ask("DLOCK.ACQUIRE lock TOKEN 8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59 OWNER o");
+    client.ask("DLOCK.ACQUIRE shared SHARED TOKEN t1 OWNER one");
+    client.ask("DLOCK.ACQUIRE shared SHARED TOKEN t2");
+    client.ask("DSEM.ACQUIRE sem LIMIT 9 PERMITS 4 TOKEN t1");
+    client.ask("DSEM.ACQUIRE sem LIMIT 8 PERMITS 2");
+    client.ask("DSEM.LIMIT sem 7");
+    client.ask("DWG.EXPECT group 5");
+    client.ask("DWG.ADD group LIMIT 3 TOKEN t1");
+    client.ask("DWG.DONE group t1");
+    client.ask("DWG.ADD group LIMIT 4 TOKEN t2");
+    client.ask("DONCE.BEGIN once TOKEN t1");
     call!(client, "DONCE.FAIL", "once", "t1", "REASON", "no disk");
-    call!(client, "DONCE.BEGIN", "once", "TOKEN", "t2");
+    client.ask("DONCE.BEGIN once TOKEN t2");
     [
         ("lock", "DLOCK"),
         ("shared", "DLOCK"),

@@ -12,7 +12,7 @@ use crate::support::data_files::{
     with_safe_aof,
 };
 use crate::support::fixtures::{add_fixtures, assert_in_use, digests};
-use crate::support::steps::{SOON, ask, assert_calm, granted, in_bulk, queued, reply, unix_us};
+use crate::support::steps::{SOON, assert_calm, granted, in_bulk, queued, reply, unix_us};
 use crate::support::*;
 
 #[test]
@@ -20,7 +20,7 @@ fn saved_server_restores_every_state() {
     let mut server = Server::start();
     add_fixtures(&server);
     let before = digests(&server);
-    assert_eq!(call!(server.connect(), "SAVE"), "OK");
+    assert_eq!(server.connect().ask("SAVE"), "OK");
     kill_and_start(&mut server);
     assert_eq!(digests(&server), before);
     assert_in_use(&server);
@@ -55,8 +55,8 @@ fn killed_server_restores_rewritten_aof_and_what_follows() {
         add_fixtures(&server);
         rewrite_aof(&server);
         let mut client = server.connect();
-        call!(client, "DLOCK.RENEW", "renewed", "t");
-        call!(client, "DSEM.ACQUIRE", "sem", "TOKEN", "late");
+        client.ask("DLOCK.RENEW renewed t");
+        client.ask("DSEM.ACQUIRE sem TOKEN late");
         call!(client, "DWG.ADD", "just added", "TOKEN", "late");
         call!(client, "DWG.DONE", "just added", "a");
         let before = digests(&server);
@@ -83,7 +83,7 @@ fn reload_changes_nothing_and_keeps_waiters() {
         assert_eq!(server.connect().call(reload), "OK");
         assert_eq!(digests(&server), before, "{reload:?}");
         wait_for_blocked(&server, 1);
-        assert_eq!(call!(server.connect(), "DLOCK.RELEASE", "lock", "t"), 1);
+        assert_eq!(server.connect().ask("DLOCK.RELEASE lock t"), 1);
         assert_eq!(
             waiter.recv(SOON).expect("the waiter is granted").grant().0,
             "w"
@@ -219,14 +219,14 @@ fn name_reused_by_another_family_is_replicated_and_loaded() {
         ],
     ];
     for reuse in reuses {
-        ask(&mut client, "DEL k");
-        ask(&mut client, "DSEM.ACQUIRE k LIMIT 1 TOKEN holder");
+        client.ask("DEL k");
+        client.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN holder");
         queued(&server, "DSEM.ACQUIRE k LIMIT 1 TOKEN vacant BLOCK 0").close();
         wait_for_blocked(&server, 0);
-        assert_eq!(ask(&mut client, "DSEM.RELEASE k holder"), 1);
-        assert!(!ask(&mut client, reuse[0]).is_error());
+        assert_eq!(client.ask("DSEM.RELEASE k holder"), 1);
+        assert!(!client.ask(reuse[0]).is_error());
         let mut waiter = queued(&server, reuse[1]);
-        assert_eq!(ask(&mut client, "DEL k"), 1);
+        assert_eq!(client.ask("DEL k"), 1);
         reply(&mut waiter);
         replica.wait_to_catch_up_with(&server);
         assert_eq!(digest(&replica, "k"), digest(&server, "k"), "{reuse:?}");
@@ -249,27 +249,23 @@ fn forty_thousand_holds_are_restored() {
             reply.grant();
         }
         rewrite_aof(&server);
-        let before = call!(client, "DEBUG", "DIGEST");
+        let before = client.ask("DEBUG DIGEST");
         kill_and_start(&mut server);
         let mut client = server.connect();
-        assert_eq!(
-            call!(client, "DEBUG", "DIGEST"),
-            before,
-            "preamble {preamble}"
-        );
-        assert_eq!(call!(client, "DBSIZE"), 20_001);
+        assert_eq!(client.ask("DEBUG DIGEST"), before, "preamble {preamble}");
+        assert_eq!(client.ask("DBSIZE"), 20_001);
         let check_lock = |n| format!("DLOCK.CHECK l:{n} t{n}");
         for left in in_bulk(&mut client, (0..20_000).map(check_lock)) {
             assert!(left.as_int() > 0);
         }
-        assert!(call!(client, "DSEM.ACQUIRE", "s").is_nil());
+        assert!(client.ask("DSEM.ACQUIRE s").is_nil());
         let release_permit = |n: u32| format!("DSEM.RELEASE s t{n}");
         let release_lock = |n: u32| format!("DLOCK.RELEASE l:{n} t{n}");
         let lines = (0..20_000).flat_map(|n| [release_permit(n), release_lock(n)]);
         for reply in in_bulk(&mut client, lines) {
             assert_eq!(reply, 1);
         }
-        assert_eq!(call!(client, "DBSIZE"), 0);
+        assert_eq!(client.ask("DBSIZE"), 0);
     }
 }
 
@@ -277,7 +273,7 @@ fn forty_thousand_holds_are_restored() {
 fn save_with_waiters_saves_only_holds() {
     let mut server = Server::start();
     let mut client = server.connect();
-    call!(client, "DLOCK.ACQUIRE", "k", "EX", 600, "TOKEN", "t");
+    client.ask("DLOCK.ACQUIRE k EX 600 TOKEN t");
     let before = digest(&server, "k");
     let mut waiters: Vec<_> = (0..20).map(|_| server.connect()).collect();
     for waiter in &mut waiters {
@@ -289,20 +285,17 @@ fn save_with_waiters_saves_only_holds() {
         before,
         "a queue is no part of the value"
     );
-    assert_eq!(call!(client, "SAVE"), "OK");
+    assert_eq!(client.ask("SAVE"), "OK");
     kill_and_start(&mut server);
     assert_eq!(digest(&server, "k"), before);
-    assert_eq!(
-        *call!(server.connect(), "DLOCK.INFO", "k").field("waiters"),
-        0
-    );
+    assert_eq!(*server.connect().ask("DLOCK.INFO k").field("waiters"), 0);
 }
 
 #[test]
 fn background_save_leaves_a_thousand_waiters_queued() {
     let server = Server::builder().config("appendonly", "yes").start();
     let mut client = server.connect();
-    call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t");
+    client.ask("DLOCK.ACQUIRE k TOKEN t");
     let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
         send!(
@@ -333,14 +326,11 @@ fn background_save_leaves_a_thousand_waiters_queued() {
         });
         assert_eq!(blocked_clients(&server), 1_000);
     }
-    assert_eq!(
-        call!(client, "BGSAVE").as_str(),
-        "Background saving started"
-    );
-    assert_eq!(call!(client, "DLOCK.RELEASE", "k", "t"), 1);
+    assert_eq!(client.ask("BGSAVE").as_str(), "Background saving started");
+    assert_eq!(client.ask("DLOCK.RELEASE k t"), 1);
     for (n, waiter) in waiters.iter_mut().enumerate() {
         assert_eq!(granted(waiter).0, format!("w{n}"));
     }
-    assert_eq!(*call!(client, "DLOCK.INFO", "k").field("holders"), 1_000);
+    assert_eq!(*client.ask("DLOCK.INFO k").field("holders"), 1_000);
     assert_calm(&server);
 }

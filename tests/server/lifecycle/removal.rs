@@ -21,7 +21,7 @@ pub(super) struct HeldLock {
 pub(super) fn held_lock() -> HeldLock {
     let server = Server::start();
     let mut admin = server.connect();
-    let (_, fence) = ask(&mut admin, "DLOCK.ACQUIRE lock EX 600 TOKEN held").grant();
+    let (_, fence) = admin.ask("DLOCK.ACQUIRE lock EX 600 TOKEN held").grant();
     let first = queued(&server, "DLOCK.ACQUIRE lock EX 600 TOKEN first BLOCK 0");
     let second = queued(&server, "DLOCK.ACQUIRE lock EX 600 TOKEN second BLOCK 0");
     HeldLock {
@@ -37,7 +37,7 @@ impl HeldLock {
     /// Sends a line as the administrator, and asserts that it is no error.
     #[track_caller]
     pub fn run(&mut self, line: &str) {
-        let reply = ask(&mut self.admin, line);
+        let reply = self.admin.ask(line);
         assert!(!reply.is_error(), "{line}: {reply:?}");
     }
 
@@ -52,18 +52,18 @@ impl HeldLock {
         );
         for command in ["RELEASE", "RENEW", "CHECK"] {
             assert_eq!(
-                ask(&mut self.admin, format!("DLOCK.{command} lock held")),
+                self.admin.ask(format!("DLOCK.{command} lock held")),
                 0,
                 "{command}"
             );
         }
         assert_eq!(count(&mut self.admin, "DLOCK.INFO", "lock", "holders"), 1);
-        assert_eq!(ask(&mut self.admin, "TTL lock"), -1);
+        assert_eq!(self.admin.ask("TTL lock"), -1);
         self.second.expect_silence(A_WHILE);
-        assert_eq!(ask(&mut self.admin, "DLOCK.RELEASE lock first"), 1);
+        assert_eq!(self.admin.ask("DLOCK.RELEASE lock first"), 1);
         granted(&mut self.second);
-        assert_eq!(ask(&mut self.admin, "DLOCK.RELEASE lock second"), 1);
-        assert_eq!(ask(&mut self.admin, "EXISTS lock"), 0);
+        assert_eq!(self.admin.ask("DLOCK.RELEASE lock second"), 1);
+        assert_eq!(self.admin.ask("EXISTS lock"), 0);
         wait_for_blocked(&self.server, 0);
     }
 
@@ -76,7 +76,7 @@ impl HeldLock {
             expect_no_more(client);
         }
         wait_for_blocked(&self.server, 0);
-        let late = ask(&mut self.admin, "DLOCK.RELEASE lock held");
+        let late = self.admin.ask("DLOCK.RELEASE lock held");
         assert!(late.error().starts_with("WRONGTYPE "), "{late:?}");
     }
 }
@@ -94,14 +94,14 @@ fn del_and_unlink_grant_afresh() {
 fn expiry_of_key_grants_afresh() {
     for line in ["PEXPIRE lock 1000", "EXPIRE lock 1"] {
         let mut held = held_lock();
-        assert_eq!(ask(&mut held.admin, line), 1);
-        assert!(ask(&mut held.admin, "PTTL lock").as_int() > 0);
+        assert_eq!(held.admin.ask(line), 1);
+        assert!(held.admin.ask("PTTL lock").as_int() > 0);
         held.expect_granted_afresh();
     }
     // An expiry in the past deletes the key at once.
     for line in ["PEXPIRE lock 0", "EXPIRE lock -1", "EXPIREAT lock 1"] {
         let mut held = held_lock();
-        assert_eq!(ask(&mut held.admin, line), 1);
+        assert_eq!(held.admin.ask(line), 1);
         held.expect_granted_afresh();
     }
 }
@@ -109,10 +109,10 @@ fn expiry_of_key_grants_afresh() {
 #[test]
 fn expiry_taken_back_by_persist_changes_nothing() {
     let mut held = held_lock();
-    assert_eq!(ask(&mut held.admin, "PEXPIRE lock 60000"), 1);
-    assert_eq!(ask(&mut held.admin, "PERSIST lock"), 1);
+    assert_eq!(held.admin.ask("PEXPIRE lock 60000"), 1);
+    assert_eq!(held.admin.ask("PERSIST lock"), 1);
     held.first.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(held.admin.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut held.first);
 }
 
@@ -138,7 +138,7 @@ fn flush_of_other_database_changes_nothing() {
     held.run("FLUSHDB");
     held.run("SELECT 0");
     held.first.expect_silence(A_WHILE);
-    assert!(ask(&mut held.admin, "DLOCK.CHECK lock held").as_int() > 0);
+    assert!(held.admin.ask("DLOCK.CHECK lock held").as_int() > 0);
 }
 
 #[test]
@@ -173,24 +173,19 @@ fn removal_in_multi_or_lua_grants_afresh() {
 fn removed_semaphore_grants_afresh_up_to_its_limit() {
     let server = Server::start();
     let mut admin = server.connect();
-    ask(
-        &mut admin,
-        "DSEM.ACQUIRE semaphore LIMIT 3 PERMITS 3 TOKEN held",
-    )
-    .grant();
+    admin
+        .ask("DSEM.ACQUIRE semaphore LIMIT 3 PERMITS 3 TOKEN held")
+        .grant();
     let mut waiters: Vec<_> = (0..5)
         .map(|_| queued(&server, "DSEM.ACQUIRE semaphore BLOCK 0"))
         .collect();
-    assert_eq!(ask(&mut admin, "DEL semaphore"), 1);
+    assert_eq!(admin.ask("DEL semaphore"), 1);
     let tokens: Vec<_> = waiters[..3].iter_mut().map(granted).collect();
     waiters[3].expect_silence(A_WHILE);
     assert_eq!(count(&mut admin, "DSEM.INFO", "semaphore", "limit"), 3);
-    assert_eq!(ask(&mut admin, "DSEM.RELEASE semaphore held"), 0);
+    assert_eq!(admin.ask("DSEM.RELEASE semaphore held"), 0);
     assert_eq!(
-        ask(
-            &mut admin,
-            format!("DSEM.RELEASE semaphore {}", tokens[0].0)
-        ),
+        admin.ask(format!("DSEM.RELEASE semaphore {}", tokens[0].0)),
         1
     );
     granted(&mut waiters[3]);
@@ -209,9 +204,9 @@ fn removed_group_answers_its_waits_unblocked() {
     ] {
         let server = Server::start();
         let mut admin = server.connect();
-        ask(&mut admin, "DWG.ADD group TOKEN member").grant();
+        admin.ask("DWG.ADD group TOKEN member").grant();
         let mut watcher = queued(&server, "DWG.WAIT group BLOCK 0");
-        let done = ask(&mut admin, line);
+        let done = admin.ask(line);
         assert!(!done.is_error(), "{done:?}");
         let told = reply(&mut watcher);
         assert!(told.error().starts_with("UNBLOCKED "), "{line}: {told:?}");
@@ -220,14 +215,14 @@ fn removed_group_answers_its_waits_unblocked() {
     // A waiting ADD is granted afresh; a WAIT is answered WRONGTYPE when the name gets a value of another type.
     let server = Server::start();
     let mut admin = server.connect();
-    ask(&mut admin, "DWG.ADD group LIMIT 1 TOKEN member").grant();
+    admin.ask("DWG.ADD group LIMIT 1 TOKEN member").grant();
     let mut adding = queued(&server, "DWG.ADD group LIMIT 1 TOKEN next BLOCK 0");
     let mut watcher = queued(&server, "DWG.WAIT group BLOCK 0");
-    assert_eq!(ask(&mut admin, "DEL group"), 1);
+    assert_eq!(admin.ask("DEL group"), 1);
     granted(&mut adding);
     assert!(reply(&mut watcher).error().starts_with("UNBLOCKED "));
     let mut watcher = queued(&server, "DWG.WAIT group BLOCK 0");
-    assert_eq!(ask(&mut admin, "SET group text"), "OK");
+    assert_eq!(admin.ask("SET group text"), "OK");
     assert!(reply(&mut watcher).error().starts_with("WRONGTYPE "));
 }
 
@@ -268,8 +263,8 @@ fn volatile_policy_never_evicts_held_lock() {
         held.first.expect_silence(A_WHILE);
         // RENEW and RELEASE work without free memory.
         held.run("CONFIG SET maxmemory 1");
-        assert_eq!(ask(&mut held.admin, "DLOCK.RENEW lock held"), 1);
-        assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock held"), 1);
+        assert_eq!(held.admin.ask("DLOCK.RENEW lock held"), 1);
+        assert_eq!(held.admin.ask("DLOCK.RELEASE lock held"), 1);
         held.run("CONFIG SET maxmemory 0");
         granted(&mut held.first);
     }
@@ -279,50 +274,45 @@ fn volatile_policy_never_evicts_held_lock() {
 fn generic_commands_read_held_keys() {
     let mut held = held_lock();
     let admin = &mut held.admin;
-    ask(
-        admin,
-        "DSEM.ACQUIRE semaphore LIMIT 2 OWNER somebody TOKEN a-token",
-    )
-    .grant();
-    ask(admin, "DWG.ADD group").grant();
+    admin
+        .ask("DSEM.ACQUIRE semaphore LIMIT 2 OWNER somebody TOKEN a-token")
+        .grant();
+    admin.ask("DWG.ADD group").grant();
     for key in ["lock", "semaphore", "group"] {
         for line in [
             format!("TTL {key}"),
             format!("PTTL {key}"),
             format!("EXPIRETIME {key}"),
         ] {
-            assert_eq!(ask(admin, &line), -1, "{line}: no ordinary expiry");
+            assert_eq!(admin.ask(&line), -1, "{line}: no ordinary expiry");
         }
-        assert_eq!(ask(admin, format!("PERSIST {key}")), 0);
-        assert_eq!(ask(admin, format!("TOUCH {key}")), 1);
-        let kind = ask(admin, format!("TYPE {key}"));
+        assert_eq!(admin.ask(format!("PERSIST {key}")), 0);
+        assert_eq!(admin.ask(format!("TOUCH {key}")), 1);
+        let kind = admin.ask(format!("TYPE {key}"));
         assert!(kind.as_str().starts_with("dsync"), "{kind:?}");
-        let scan = ask(admin, format!("SCAN 0 COUNT 100 TYPE {}", kind.as_str()));
+        let scan = admin.ask(format!("SCAN 0 COUNT 100 TYPE {}", kind.as_str()));
         assert_eq!(scan.as_array()[1].as_array().len(), 1, "{scan:?}");
-        assert!(ask(admin, format!("MEMORY USAGE {key}")).as_int() > 50);
-        assert!(ask(admin, format!("MEMORY USAGE {key} SAMPLES 0")).as_int() > 50);
-        assert!(ask(admin, format!("OBJECT REFCOUNT {key}")).as_int() > 0);
-        assert!(ask(admin, format!("OBJECT IDLETIME {key}")).as_int() >= 0);
-        assert!(!ask(admin, format!("OBJECT ENCODING {key}")).is_error());
-        assert!(!ask(admin, format!("DEBUG OBJECT {key}")).is_error());
-        assert!(!ask(admin, format!("DEBUG DIGEST-VALUE {key}")).is_error());
-        assert!(!ask(admin, format!("DUMP {key}")).is_nil());
+        assert!(admin.ask(format!("MEMORY USAGE {key}")).as_int() > 50);
+        assert!(admin.ask(format!("MEMORY USAGE {key} SAMPLES 0")).as_int() > 50);
+        assert!(admin.ask(format!("OBJECT REFCOUNT {key}")).as_int() > 0);
+        assert!(admin.ask(format!("OBJECT IDLETIME {key}")).as_int() >= 0);
+        assert!(!admin.ask(format!("OBJECT ENCODING {key}")).is_error());
+        assert!(!admin.ask(format!("DEBUG OBJECT {key}")).is_error());
+        assert!(!admin.ask(format!("DEBUG DIGEST-VALUE {key}")).is_error());
+        assert!(!admin.ask(format!("DUMP {key}")).is_nil());
         for line in [
             format!("GET {key}"),
             format!("APPEND {key} x"),
             format!("LPOP {key}"),
         ] {
-            assert!(
-                ask(admin, &line).error().starts_with("WRONGTYPE "),
-                "{line}"
-            );
+            assert!(admin.ask(&line).error().starts_with("WRONGTYPE "), "{line}");
         }
     }
-    assert!(!ask(admin, "DEBUG DIGEST").is_error());
-    assert!(!ask(admin, "MEMORY STATS").is_error());
-    assert!(!ask(admin, "MEMORY DOCTOR").is_error());
+    assert!(!admin.ask("DEBUG DIGEST").is_error());
+    assert!(!admin.ask("MEMORY STATS").is_error());
+    assert!(!admin.ask("MEMORY DOCTOR").is_error());
     held.first.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(held.admin.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut held.first);
 }
 
@@ -330,7 +320,7 @@ fn generic_commands_read_held_keys() {
 fn key_removed_with_overdue_hold_is_granted_once() {
     let server = Server::start();
     let mut admin = server.connect();
-    ask(&mut admin, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
+    admin.ask("DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
     let mut first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
     let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     let lines = [

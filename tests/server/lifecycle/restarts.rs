@@ -6,7 +6,7 @@
 use std::fs;
 
 use crate::support::data_files::{append_changes, grant_by_hand, kill_and_start, with_safe_aof};
-use crate::support::steps::{SOON, ask, queued, reply, unix_ms, unix_us};
+use crate::support::steps::{SOON, queued, reply, unix_ms, unix_us};
 use crate::support::*;
 
 const MINUTE_US: u64 = 60_000_000;
@@ -20,22 +20,16 @@ fn left_after_restart(lease_ms: u64, gone_ms: u64, grace_ms: u64) -> (i64, i64) 
         .module_arg("takeover-grace-ms")
         .module_arg(grace_ms)
         .start();
-    call!(
-        server.connect(),
-        "DLOCK.ACQUIRE",
-        "k",
-        "PX",
-        lease_ms,
-        "TOKEN",
-        "t"
-    );
+    server
+        .connect()
+        .ask(format!("DLOCK.ACQUIRE k PX {lease_ms} TOKEN t"));
     let granted = unix_ms();
     server.kill9();
     eventually("some of the lease to pass", SOON, || {
         unix_ms() >= granted + gone_ms
     });
     server.start_again();
-    let left = call!(server.connect(), "DLOCK.CHECK", "k", "t").as_int();
+    let left = server.connect().ask("DLOCK.CHECK k t").as_int();
     (
         left,
         i64::try_from(unix_ms() - granted).expect("a short while"),
@@ -123,11 +117,8 @@ fn lease_ended_while_down_is_handed_on_after_grace() {
     };
     let mut client = server.connect();
     for request in acquire {
-        ask(&mut client, format!("{request} PX 900 TOKEN lost"));
-        ask(
-            &mut client,
-            format!("{} PX 900 TOKEN kept", renewed(request)),
-        );
+        client.ask(format!("{request} PX 900 TOKEN lost"));
+        client.ask(format!("{} PX 900 TOKEN kept", renewed(request)));
     }
     let deadline = unix_ms() + 900;
     server.kill9();
@@ -140,7 +131,7 @@ fn lease_ended_while_down_is_handed_on_after_grace() {
         let prefix = request.split('.').next().expect("a family");
         let key = request.split(' ').nth(1).expect("a key");
         let renew = format!("{prefix}.RENEW {key}:renewed kept EX 60");
-        assert_eq!(ask(&mut client, renew), 1, "{key}");
+        assert_eq!(client.ask(renew), 1, "{key}");
         queued(&server, format!("{request} TOKEN next BLOCK 0"))
     });
     for waiter in &mut waiters {
@@ -157,7 +148,7 @@ fn lease_ended_while_down_is_handed_on_after_grace() {
         ("DWG", "group"),
         ("DONCE", "once"),
     ] {
-        let left = ask(&mut client, format!("{prefix}.CHECK {key}:renewed kept"));
+        let left = client.ask(format!("{prefix}.CHECK {key}:renewed kept"));
         assert!(left.as_int() > 0, "{key}");
     }
 }
@@ -193,58 +184,33 @@ fn lease_ended_while_down_has_grace_and_then_lapses() {
         .module_arg("takeover-grace-ms")
         .module_arg(1_200)
         .start();
-    let fence = call!(
-        server.connect(),
-        "DLOCK.ACQUIRE",
-        "k",
-        "PX",
-        1_500,
-        "TOKEN",
-        "t"
-    )
-    .grant()
-    .1;
-    call!(
-        server.connect(),
-        "DLOCK.ACQUIRE",
-        "short",
-        "PX",
-        100,
-        "TOKEN",
-        "t"
-    );
-    call!(
-        server.connect(),
-        "DLOCK.ACQUIRE",
-        "renewable",
-        "PX",
-        1_500,
-        "TOKEN",
-        "t"
-    );
+    let fence = server
+        .connect()
+        .ask("DLOCK.ACQUIRE k PX 1500 TOKEN t")
+        .grant()
+        .1;
+    server.connect().ask("DLOCK.ACQUIRE short PX 100 TOKEN t");
+    server
+        .connect()
+        .ask("DLOCK.ACQUIRE renewable PX 1500 TOKEN t");
     server.kill9();
     let deadline = unix_ms() + 1_500;
     eventually("the deadline to pass", SOON, || unix_ms() > deadline);
     server.start_again();
     let mut client = server.connect();
-    let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();
+    let left = client.ask("DLOCK.CHECK k t").as_int();
     assert!(
         (1..=1_200).contains(&left),
         "{left} ms left, of a grace of 1,200"
     );
-    assert_eq!(call!(client, "DLOCK.RENEW", "renewable", "t", "EX", 60), 1);
-    assert!(
-        call!(client, "DLOCK.ACQUIRE", "k").is_nil(),
-        "it is still held"
-    );
-    let next = call!(client, "DLOCK.ACQUIRE", "k", "BLOCK", 10_000)
-        .grant()
-        .1;
+    assert_eq!(client.ask("DLOCK.RENEW renewable t EX 60"), 1);
+    assert!(client.ask("DLOCK.ACQUIRE k").is_nil(), "it is still held");
+    let next = client.ask("DLOCK.ACQUIRE k BLOCK 10000").grant().1;
     assert!(next > fence);
-    assert_eq!(call!(client, "DLOCK.CHECK", "k", "t"), 0);
+    assert_eq!(client.ask("DLOCK.CHECK k t"), 0);
     // The hold `short` has at most its whole lease of 100 ms, although the grace is longer.
-    eventually("a lapse", SOON, || call!(client, "EXISTS", "short") == 0);
-    assert!(call!(client, "DLOCK.CHECK", "renewable", "t").as_int() > 0);
+    eventually("a lapse", SOON, || client.ask("EXISTS short") == 0);
+    assert!(client.ask("DLOCK.CHECK renewable t").as_int() > 0);
 }
 
 #[test]
@@ -252,7 +218,7 @@ fn fences_rise_over_removals_flushes_and_restarts() {
     let mut server = Server::start();
     let mut last = 0;
     let mut rises = |server: &Server, by: u64| {
-        let fence = call!(server.connect(), "DLOCK.ACQUIRE", "k").grant().1;
+        let fence = server.connect().ask("DLOCK.ACQUIRE k").grant().1;
         assert!(fence > last + by, "{fence} after {last}");
         last = fence;
         fence
@@ -263,25 +229,25 @@ fn fences_rise_over_removals_flushes_and_restarts() {
         "a start leaps an hour ahead of the clock"
     );
     assert!(first <= unix_us() + HOUR_US, "and no further: {first}");
-    call!(server.connect(), "DEL", "k");
+    server.connect().ask("DEL k");
     rises(&server, 0);
-    call!(server.connect(), "FLUSHALL");
+    server.connect().ask("FLUSHALL");
     rises(&server, 0);
-    call!(server.connect(), "FLUSHALL", "ASYNC");
+    server.connect().ask("FLUSHALL ASYNC");
     rises(&server, 0);
     // The server is killed without any save.
     kill_and_start(&mut server);
     rises(&server, 0);
-    assert_eq!(call!(server.connect(), "SAVE"), "OK");
+    assert_eq!(server.connect().ask("SAVE"), "OK");
     // This grant comes after the save, and is lost.
-    call!(server.connect(), "DEL", "k");
+    server.connect().ask("DEL k");
     rises(&server, 0);
     kill_and_start(&mut server);
-    call!(server.connect(), "DEL", "k");
+    server.connect().ask("DEL k");
     rises(&server, 0);
     // The file has the last fence and no key.
-    call!(server.connect(), "DEL", "k");
-    assert_eq!(call!(server.connect(), "SAVE"), "OK");
+    server.connect().ask("DEL k");
+    assert_eq!(server.connect().ask("SAVE"), "OK");
     kill_and_start(&mut server);
     rises(&server, 0);
 }
@@ -290,9 +256,9 @@ fn fences_rise_over_removals_flushes_and_restarts() {
 fn reload_does_not_raise_fences() {
     let server = Server::start();
     let mut client = server.connect();
-    let before = call!(client, "DLOCK.ACQUIRE", "a").grant().1;
-    assert_eq!(call!(client, "DEBUG", "RELOAD"), "OK");
-    let after = call!(client, "DLOCK.ACQUIRE", "b").grant().1;
+    let before = client.ask("DLOCK.ACQUIRE a").grant().1;
+    assert_eq!(client.ask("DEBUG RELOAD"), "OK");
+    let after = client.ask("DLOCK.ACQUIRE b").grant().1;
     assert!(after > before, "{after} after {before}");
     assert!(after - before < MINUTE_US, "{after} after {before}");
 }
@@ -305,7 +271,7 @@ fn start_raises_fences_a_minute_past_the_last() {
     server.kill9();
     append_changes(&server, "far", "lock", &[&grant_by_hand(far)]);
     server.start_again();
-    let fence = call!(server.connect(), "DLOCK.ACQUIRE", "k").grant().1;
+    let fence = server.connect().ask("DLOCK.ACQUIRE k").grant().1;
     assert!(
         fence > far + MINUTE_US,
         "{fence} after {far}, which is {} past it",
@@ -313,19 +279,19 @@ fn start_raises_fences_a_minute_past_the_last() {
     );
     // The same with an RDB file, which has the last fence in its auxiliary data.
     let mut server = Server::start();
-    call!(server.connect(), "DEL", "nothing");
+    server.connect().ask("DEL nothing");
     drop(server.connect());
     let mut source = with_safe_aof(false).start();
     source.kill9();
     append_changes(&source, "far", "lock", &[&grant_by_hand(far)]);
     source.start_again();
-    call!(source.connect(), "DEL", "far");
-    assert_eq!(call!(source.connect(), "SAVE"), "OK");
+    source.connect().ask("DEL far");
+    assert_eq!(source.connect().ask("SAVE"), "OK");
     server.kill9();
     fs::copy(source.dir().join("dump.rdb"), server.dir().join("dump.rdb"))
         .expect("the file is copied");
     server.start_again();
-    let fence = call!(server.connect(), "DLOCK.ACQUIRE", "k").grant().1;
+    let fence = server.connect().ask("DLOCK.ACQUIRE k").grant().1;
     assert!(
         fence > far + MINUTE_US,
         "{fence} after {far}, which is {} past it",
@@ -340,30 +306,30 @@ fn finished_round_keeps_its_end_over_restart() {
         .module_arg(2_500)
         .start();
     let mut client = server.connect();
-    call!(client, "DWG.ADD", "g", "TOKEN", "a");
-    call!(client, "DWG.DONE", "g", "a");
-    let kept_until = call!(client, "DWG.INFO", "g")
+    client.ask("DWG.ADD g TOKEN a");
+    client.ask("DWG.DONE g a");
+    let kept_until = client
+        .ask("DWG.INFO g")
         .field("kept-until-unix-ms")
         .as_int()
         .unsigned_abs();
     kill_and_start(&mut server);
     let mut client = server.connect();
-    let finished = call!(client, "DWG.WAIT", "g");
+    let finished = client.ask("DWG.WAIT g");
     if unix_ms() < kept_until {
         assert_eq!(finished.as_array(), [Reply::Int(1), Reply::Int(0)]);
         assert_eq!(
-            call!(client, "DWG.INFO", "g")
+            client
+                .ask("DWG.INFO g")
                 .field("kept-until-unix-ms")
                 .as_int()
                 .unsigned_abs(),
             kept_until
         );
     }
-    eventually("the tally to go", SOON, || {
-        call!(client, "EXISTS", "g") == 0
-    });
+    eventually("the tally to go", SOON, || client.ask("EXISTS g") == 0);
     assert!(unix_ms() >= kept_until);
     // The end of the tally is in the AOF too.
     kill_and_start(&mut server);
-    assert_eq!(call!(server.connect(), "EXISTS", "g"), 0);
+    assert_eq!(server.connect().ask("EXISTS g"), 0);
 }

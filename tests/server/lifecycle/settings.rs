@@ -28,7 +28,7 @@ const YES_OR_NO: [&str; 1] = ["aof-skip-unapplied"];
 
 #[track_caller]
 fn get_text(client: &mut Client, name: &str) -> String {
-    let reply = call!(client, "CONFIG", "GET", format!("dsync.{name}"));
+    let reply = client.ask(format!("CONFIG GET dsync.{name}"));
     reply.field(&format!("dsync.{name}")).as_str().to_owned()
 }
 
@@ -64,7 +64,7 @@ fn settings_have_their_defaults_and_no_other_exists() {
     for name in YES_OR_NO {
         assert_eq!(get_text(&mut client, name), "no", "{name}");
     }
-    let all = call!(client, "CONFIG", "GET", "dsync.*");
+    let all = client.ask("CONFIG GET dsync.*");
     let mut names: Vec<_> = all
         .as_array()
         .chunks(2)
@@ -87,7 +87,7 @@ fn config_set_out_of_bounds_changes_nothing() {
             assert_eq!(get(&mut client, name), value, "{name}");
         }
         for value in [least - 1, most + 1, i64::MIN, i64::MAX] {
-            let reply = call!(client, "CONFIG", "SET", format!("dsync.{name}"), value);
+            let reply = client.ask(format!("CONFIG SET dsync.{name} {value}"));
             assert!(
                 reply.error().contains(&format!("dsync.{name}")),
                 "{reply:?}"
@@ -101,15 +101,7 @@ fn config_set_out_of_bounds_changes_nothing() {
         }
     }
     // CONFIG SET of several settings sets all or none.
-    let both = call!(
-        client,
-        "CONFIG",
-        "SET",
-        "dsync.rejoin-ms",
-        7,
-        "dsync.max-waiters",
-        0
-    );
+    let both = client.ask("CONFIG SET dsync.rejoin-ms 7 dsync.max-waiters 0");
     assert!(both.is_error());
     assert_eq!(get(&mut client, "rejoin-ms"), 2_000);
 }
@@ -170,7 +162,7 @@ fn yes_or_no_setting_is_set_by_argument_directive_and_config_set() {
                 );
                 assert_eq!(get_text(&mut client, name), "no", "{name} after {value:?}");
             }
-            assert_eq!(call!(client, "CONFIG", "REWRITE"), "OK");
+            assert_eq!(client.ask("CONFIG REWRITE"), "OK");
             server.restart();
             assert_eq!(get_text(&mut server.connect(), name), "no", "{name}");
         }
@@ -186,7 +178,7 @@ fn config_rewrite_is_read_by_the_next_start() {
     let mut client = server.connect();
     set(&mut client, "max-waiters", 77);
     set(&mut client, "default-lease-ms", 123);
-    assert_eq!(call!(client, "CONFIG", "REWRITE"), "OK");
+    assert_eq!(client.ask("CONFIG REWRITE"), "OK");
     server.restart();
     let mut client = server.connect();
     for (name, value) in [
@@ -294,12 +286,12 @@ fn example_configuration_shows_every_default() {
     }
     let server = builder.start();
     let mut client = server.connect();
-    call!(client, "DLOCK.ACQUIRE", "key").grant();
+    client.ask("DLOCK.ACQUIRE key").grant();
     for (name, value) in &lines {
         if name == "port" {
             continue;
         }
-        let reply = call!(client, "CONFIG", "GET", name);
+        let reply = client.ask(format!("CONFIG GET {name}"));
         let got = reply.field(name).as_str();
         assert_eq!(got, value, "{name}");
     }
@@ -319,7 +311,7 @@ fn default_lease_ms_is_lease_of_request_without_one() {
         let left = info.field("first-holders").as_array()[0]
             .field("lease-left-ms")
             .as_int();
-        call!(client, "DEL", request[1]);
+        client.ask(format!("DEL {}", request[1]));
         left
     };
     for request in [
@@ -346,9 +338,9 @@ fn max_lease_ms_bounds_requests_and_renewals() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "max-lease-ms", 20_000);
-    call!(client, "DLOCK.ACQUIRE", "key", "TOKEN", "t", "EX", 20).grant();
+    client.ask("DLOCK.ACQUIRE key TOKEN t EX 20").grant();
     for (option, value, bound) in [("EX", "21", "20"), ("PX", "20001", "20000")] {
-        let refused = call!(client, "DLOCK.ACQUIRE", "other", option, value);
+        let refused = client.ask(format!("DLOCK.ACQUIRE other {option} {value}"));
         let text = refused.error().to_owned();
         assert!(
             [option, value, bound, "dsync.max-lease-ms"]
@@ -356,17 +348,25 @@ fn max_lease_ms_bounds_requests_and_renewals() {
                 .all(|part| text.contains(part)),
             "{text}"
         );
-        assert!(call!(client, "DLOCK.RENEW", "key", "t", option, value).is_error());
+        assert!(
+            client
+                .ask(format!("DLOCK.RENEW key t {option} {value}"))
+                .is_error()
+        );
     }
-    assert_eq!(call!(client, "DLOCK.RENEW", "key", "t", "PX", 20_000), 1);
+    assert_eq!(client.ask("DLOCK.RENEW key t PX 20000"), 1);
     // A higher `max-lease-ms` allows longer leases; its own maximum is thirty days.
     set(&mut client, "max-lease-ms", 30 * DAY_MS);
     assert_eq!(
-        call!(client, "DLOCK.RENEW", "key", "t", "PX", 30 * DAY_MS),
+        client.ask(format!("DLOCK.RENEW key t PX {}", 30 * DAY_MS)),
         1
     );
-    assert!(call!(client, "DLOCK.CHECK", "key", "t").as_int() > 29 * DAY_MS);
-    assert!(call!(client, "DLOCK.RENEW", "key", "t", "PX", 30 * DAY_MS + 1).is_error());
+    assert!(client.ask("DLOCK.CHECK key t").as_int() > 29 * DAY_MS);
+    assert!(
+        client
+            .ask(format!("DLOCK.RENEW key t PX {}", 30 * DAY_MS + 1))
+            .is_error()
+    );
 }
 
 #[test]
@@ -374,14 +374,14 @@ fn once_keep_ms_is_retention_of_result_without_one() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "once-keep-ms", 400);
-    call!(client, "DONCE.BEGIN", "short", "TOKEN", "t");
-    call!(client, "DONCE.BEGIN", "long", "TOKEN", "t");
-    assert_eq!(call!(client, "DONCE.DONE", "long", "t", "EX", 1_000), 1);
-    assert_eq!(call!(client, "DONCE.DONE", "short", "t"), 1);
+    client.ask("DONCE.BEGIN short TOKEN t");
+    client.ask("DONCE.BEGIN long TOKEN t");
+    assert_eq!(client.ask("DONCE.DONE long t EX 1000"), 1);
+    assert_eq!(client.ask("DONCE.DONE short t"), 1);
     eventually("the end of the result", SOON, || {
-        call!(client, "EXISTS", "short") == 0
+        client.ask("EXISTS short") == 0
     });
-    assert_eq!(call!(client, "EXISTS", "long"), 1);
+    assert_eq!(client.ask("EXISTS long"), 1);
 }
 
 #[test]
@@ -392,12 +392,12 @@ fn max_result_bytes_bounds_results_and_reasons() {
         set(&mut client, "max-result-bytes", most);
         let (fits, larger) = ("x".repeat(most), "x".repeat(most + 1));
         for (command, option) in [("DONCE.DONE", "RESULT"), ("DONCE.FAIL", "REASON")] {
-            call!(client, "DONCE.BEGIN", "key", "TOKEN", "t");
+            client.ask("DONCE.BEGIN key TOKEN t");
             let refused = call!(client, command, "key", "t", option, &larger);
             let bound = format!("{most} bytes (dsync.max-result-bytes)");
             assert!(refused.error().contains(&bound), "{refused:?}");
             assert_eq!(call!(client, command, "key", "t", option, &fits), 1);
-            call!(client, "DEL", "key");
+            client.ask("DEL key");
         }
     }
 }
@@ -411,15 +411,15 @@ fn rejoin_ms_is_time_a_vacant_place_is_kept() {
     let mut client = server.connect();
     let token = |name| ["DLOCK.ACQUIRE", "key", "BLOCK", "0", "TOKEN", name];
     let mut served_first = || {
-        call!(client, "DEL", "key");
-        call!(client, "DLOCK.ACQUIRE", "key", "TOKEN", "holder").grant();
+        client.ask("DEL key");
+        client.ask("DLOCK.ACQUIRE key TOKEN holder").grant();
         queue(&server, &token("first"), 1).close();
         wait_for_blocked(&server, 0);
         let second = queue(&server, &token("second"), 1);
         let first = queue(&server, &token("first"), 2);
-        assert_eq!(call!(client, "DLOCK.RELEASE", "key", "holder"), 1);
-        let holds =
-            ["first", "second"].map(|name| call!(client, "DLOCK.CHECK", "key", name).as_int() > 0);
+        assert_eq!(client.ask("DLOCK.RELEASE key holder"), 1);
+        let holds = ["first", "second"]
+            .map(|name| client.ask(format!("DLOCK.CHECK key {name}")).as_int() > 0);
         drop((first, second));
         wait_for_blocked(&server, 0);
         holds
@@ -436,9 +436,9 @@ fn max_waiters_per_key_bounds_queue_and_is_named() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "max-waiters-per-key", 3);
-    call!(client, "DLOCK.ACQUIRE", "key").grant();
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 1).grant();
-    call!(client, "DWG.ADD", "group", "LIMIT", 1).grant();
+    client.ask("DLOCK.ACQUIRE key").grant();
+    client.ask("DSEM.ACQUIRE sem LIMIT 1").grant();
+    client.ask("DWG.ADD group LIMIT 1").grant();
     let mut waiters = Vec::new();
     for request in [
         &["DLOCK.ACQUIRE", "key"][..],
@@ -467,14 +467,15 @@ fn max_waiters_per_key_bounds_queue_and_is_named() {
     // A waiter that leaves makes room for one request.
     waiters.remove(0).close();
     let _next = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 9);
-    assert!(call!(client, "DLOCK.ACQUIRE", "key", "BLOCK", 0).is_error());
+    assert!(client.ask("DLOCK.ACQUIRE key BLOCK 0").is_error());
     // A raised bound makes room; a lowered one sends no waiter away.
     set(&mut client, "max-waiters-per-key", 4);
     let _another = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 10);
     set(&mut client, "max-waiters-per-key", 1);
-    assert_eq!(*call!(client, "DLOCK.INFO", "key").field("waiters"), 4);
+    assert_eq!(*client.ask("DLOCK.INFO key").field("waiters"), 4);
     assert!(
-        call!(client, "DLOCK.ACQUIRE", "key", "BLOCK", 0)
+        client
+            .ask("DLOCK.ACQUIRE key BLOCK 0")
             .error()
             .contains("QUEUEFULL 1 ")
     );
@@ -486,9 +487,9 @@ fn max_waiters_bounds_all_queues_and_is_named() {
     let mut client = server.connect();
     set(&mut client, "max-waiters", 3);
     for key in ["a", "b", "c"] {
-        call!(client, "DLOCK.ACQUIRE", key).grant();
+        client.ask(format!("DLOCK.ACQUIRE {key}")).grant();
     }
-    call!(client, "DWG.ADD", "g").grant();
+    client.ask("DWG.ADD g").grant();
     let waiters = [
         queue(&server, &["DLOCK.ACQUIRE", "a", "BLOCK", "0"], 1),
         queue(&server, &["DLOCK.ACQUIRE", "b", "BLOCK", "0"], 2),
@@ -507,7 +508,7 @@ fn max_waiters_bounds_all_queues_and_is_named() {
         );
     }
     // A request that is granted at once needs no place in a queue.
-    call!(client, "DLOCK.ACQUIRE", "free", "BLOCK", 0).grant();
+    client.ask("DLOCK.ACQUIRE free BLOCK 0").grant();
     drop(waiters);
     wait_for_blocked(&server, 0);
     let _waiter = queue(&server, &["DLOCK.ACQUIRE", "c", "BLOCK", "0"], 1);
@@ -522,19 +523,19 @@ fn oldest_vacant_place_gives_way_to_waiter() {
     let mut client = server.connect();
     for bound in ["max-waiters-per-key", "max-waiters"] {
         set(&mut client, bound, 3);
-        call!(client, "DLOCK.ACQUIRE", "key", "TOKEN", "holder").grant();
+        client.ask("DLOCK.ACQUIRE key TOKEN holder").grant();
         let request = |token| ["DLOCK.ACQUIRE", "key", "BLOCK", "0", "TOKEN", token];
         // Three vacant places, left in this order.
         for token in ["one", "two", "three"] {
             queue(&server, &request(token), 1).close();
             wait_for_blocked(&server, 0);
         }
-        assert_eq!(*call!(client, "DLOCK.INFO", "key").field("waiters"), 0);
+        assert_eq!(*client.ask("DLOCK.INFO key").field("waiters"), 0);
         // The new request takes the room of the oldest place, and queues behind the others.
         let mut newcomer = queue(&server, &request("new"), 1);
         let mut two = queue(&server, &request("two"), 2);
         let mut three = queue(&server, &request("three"), 3);
-        let refused = call!(client, "DLOCK.ACQUIRE", "key", "BLOCK", 0, "TOKEN", "one");
+        let refused = client.ask("DLOCK.ACQUIRE key BLOCK 0 TOKEN one");
         assert!(
             refused.error().starts_with("QUEUEFULL "),
             "the place of the first is gone: {refused:?}"
@@ -545,7 +546,7 @@ fn oldest_vacant_place_gives_way_to_waiter() {
             ("three", &mut three),
             ("new", &mut newcomer),
         ] {
-            assert_eq!(call!(client, "DLOCK.RELEASE", "key", token), 1);
+            assert_eq!(client.ask(format!("DLOCK.RELEASE key {token}")), 1);
             token = waiter
                 .recv(SOON)
                 .unwrap_or_else(|| panic!("{bound}: {name} is next"))
@@ -553,7 +554,7 @@ fn oldest_vacant_place_gives_way_to_waiter() {
                 .0;
             assert_eq!(token, name, "{bound}");
         }
-        call!(client, "DEL", "key");
+        client.ask("DEL key");
         set(&mut client, bound, 100);
     }
 }

@@ -21,8 +21,8 @@ fn holds(server: &Server) -> u64 {
 
 /// Demotes the server and promotes it again.
 fn change_roles(client: &mut Client) {
-    assert_eq!(ask(client, "REPLICAOF 127.0.0.1 1"), "OK");
-    assert_eq!(ask(client, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(client.ask("REPLICAOF 127.0.0.1 1"), "OK");
+    assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
 }
 
 /// Leases run on a lease clock. A deadline of one term as primary was taken for one of the next term; or, in another
@@ -34,26 +34,26 @@ fn leases_end_on_time_in_every_term_as_primary() {
         .module_arg(0)
         .start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE long PX 86400000 TOKEN t").grant();
+    client.ask("DLOCK.ACQUIRE long PX 86400000 TOKEN t").grant();
     for term in 0..4 {
-        ask(&mut client, "DLOCK.ACQUIRE renewed PX 9000 TOKEN t").grant();
+        client.ask("DLOCK.ACQUIRE renewed PX 9000 TOKEN t").grant();
         let asked = Instant::now();
-        ask(&mut client, "DLOCK.ACQUIRE short PX 400 TOKEN t").grant();
+        client.ask("DLOCK.ACQUIRE short PX 400 TOKEN t").grant();
         change_roles(&mut client);
-        let left = ask(&mut client, "DLOCK.CHECK short t").as_int();
+        let left = client.ask("DLOCK.CHECK short t").as_int();
         assert!((0..=400).contains(&left), "term {term}: {left}");
-        assert_eq!(ask(&mut client, "DLOCK.RENEW renewed t EX 600"), 1);
-        let left = ask(&mut client, "DLOCK.CHECK renewed t").as_int();
+        assert_eq!(client.ask("DLOCK.RENEW renewed t EX 600"), 1);
+        let left = client.ask("DLOCK.CHECK renewed t").as_int();
         assert!((590_000..=600_000).contains(&left), "term {term}: {left}");
         tell(&mut client, "DLOCK.ACQUIRE short BLOCK 0");
         granted(&mut client);
         // The deadline passes from the lease clock to the wall clock and back, which may lose a millisecond.
         assert!(asked.elapsed() >= Duration::from_millis(399));
-        let left = ask(&mut client, "DLOCK.CHECK renewed t").as_int();
+        let left = client.ask("DLOCK.CHECK renewed t").as_int();
         assert!((580_000..600_000).contains(&left), "term {term}: {left}");
-        let left = ask(&mut client, "DLOCK.CHECK long t").as_int();
+        let left = client.ask("DLOCK.CHECK long t").as_int();
         assert!((86_000_000..=86_400_000).contains(&left), "{left}");
-        ask(&mut client, "DEL renewed short");
+        client.ask("DEL renewed short");
     }
 }
 
@@ -70,7 +70,7 @@ fn fifty_thousand_locks_lapse_after_start_unless_renewed() {
     let acquire = |n| format!("DLOCK.ACQUIRE k{n} PX 4000 TOKEN t{n}");
     acquire_all(&mut client, (0..50_000).map(acquire));
     let locks = holds(&server);
-    ask(&mut client, "SAVE");
+    client.ask("SAVE");
     server.kill9();
     server.start_again();
     let mut client = server.connect();
@@ -80,7 +80,7 @@ fn fifty_thousand_locks_lapse_after_start_unless_renewed() {
     let renewed = renewed.count() as u64;
     assert!(locks > 10_000, "{locks} of them were saved");
     eventually("the end of all others", SOON, || holds(&server) == renewed);
-    assert_eq!(ask(&mut client, "DBSIZE").as_int() as u64, renewed);
+    assert_eq!(client.ask("DBSIZE").as_int() as u64, renewed);
 }
 
 /// A replica lapses nothing and serves nobody, so its timer was never armed, and a state that is dropped in slices was
@@ -97,7 +97,7 @@ fn replica_gives_back_the_memory_of_a_large_semaphore() {
     replica.wait_to_catch_up_with(&primary);
     let full = used(&replica);
     assert!(full > before + 10_000_000, "{before} and then {full}");
-    assert_eq!(ask(&mut client, "DEL sem"), 1);
+    assert_eq!(client.ask("DEL sem"), 1);
     assert_eq!(holds(&primary), 0, "they leave the gauge at once");
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(holds(&replica), 0);
@@ -124,7 +124,7 @@ fn waiters_of_300_keys_are_served_after_flush_and_swap() {
             })
             .collect();
         wait_for_blocked(&server, 300);
-        let listed = ask(&mut client, "DSYNC.CONTENDED COUNT 1000");
+        let listed = client.ask("DSYNC.CONTENDED COUNT 1000");
         assert_eq!(listed.as_array().len(), 300);
         // A request in the same turn does not overtake the waiters, whether their queues were visited or not.
         let replies = at_once(&mut client, &[line, "DLOCK.ACQUIRE k299"]);
@@ -132,7 +132,7 @@ fn waiters_of_300_keys_are_served_after_flush_and_swap() {
         waiters.iter_mut().for_each(|waiter| {
             granted(waiter);
         });
-        let listed = ask(&mut client, "DSYNC.CONTENDED COUNT 1000");
+        let listed = client.ask("DSYNC.CONTENDED COUNT 1000");
         assert_eq!(listed.as_array().len(), 0, "{line}");
         assert_eq!(server.info_number("dsync", "dsync_longest_wait_ms"), 0);
     }

@@ -26,7 +26,7 @@ fn place(number: u64, keep_ms: u64) -> String {
 /// A payload of a lock, with these changes.
 fn lock(client: &mut Client, changes: &[String]) -> Vec<u8> {
     let changes: Vec<_> = changes.iter().map(String::as_str).collect();
-    call!(client, "DLOCK.ACQUIRE", "like");
+    client.ask("DLOCK.ACQUIRE like");
     Payload::like(client, "like")
         .string(&packed("lock", &changes))
         .end()
@@ -41,7 +41,7 @@ fn assert_refused(server: &Server, payload: &[u8], why: &str) {
         reply.error().starts_with("ERR Bad data format"),
         "{reply:?}"
     );
-    assert_eq!(call!(client, "EXISTS", "bad"), 0);
+    assert_eq!(client.ask("EXISTS bad"), 0);
     let lines = refusals(server);
     assert_eq!(lines.len(), before + 1, "{lines:?}");
     let line = lines.last().expect("a line");
@@ -61,8 +61,8 @@ fn payload_with_more_places_than_there_is_room_for_is_refused_and_nobody_is_told
     let why = "no room for its 51 kept places: half of dsync.max-waiters-per-key is 50";
     assert_refused(&server, &payload, why);
     assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
-    ask(&mut client, "DLOCK.ACQUIRE other").grant();
-    let waits = ask(&mut client, "DLOCK.ACQUIRE other TOKEN mine QUEUE 60000");
+    client.ask("DLOCK.ACQUIRE other").grant();
+    let waits = client.ask("DLOCK.ACQUIRE other TOKEN mine QUEUE 60000");
     assert_eq!(waits.as_array()[0], "WAITING");
     // 1 + 50 + 50 > 100.
     let fits = lock(&mut client, &many[..50]);
@@ -90,7 +90,7 @@ fn payload_that_lasts_too_long_is_refused_and_the_line_names_the_bound() {
     let why = "it has a lease of 86400001 ms, and dsync.max-lease-ms is 86400000";
     assert_refused(&server, &held, why);
     // What the operator allows, a payload may bring.
-    ask(&mut client, "CONFIG SET dsync.max-lease-ms 86400001");
+    client.ask("CONFIG SET dsync.max-lease-ms 86400001");
     assert_eq!(call!(client, "RESTORE", "good", 0, &held), "OK");
     assert_calm(&server);
 }
@@ -99,11 +99,11 @@ fn payload_that_lasts_too_long_is_refused_and_the_line_names_the_bound() {
 fn payload_with_long_result_is_refused() {
     let server = plain_server();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN work TOKEN t");
+    client.ask("DONCE.BEGIN work TOKEN t");
     let result = "x".repeat(1_000);
-    call!(client, "DONCE.DONE", "work", "t", "RESULT", result);
+    client.ask(format!("DONCE.DONE work t RESULT {result}"));
     let payload = dump(&mut client, "work");
-    ask(&mut client, "CONFIG SET dsync.max-result-bytes 999");
+    client.ask("CONFIG SET dsync.max-result-bytes 999");
     let why = "its result or reason has 1000 bytes, and dsync.max-result-bytes is 999";
     assert_refused(&server, &payload, why);
 }
@@ -121,20 +121,20 @@ fn bounds_do_not_apply_to_replicas_and_own_files() {
     let replica = Server::builder().replica_of(&primary).start();
     replica.wait_for_sync();
     let mut client = primary.connect();
-    ask(&mut client, "DLOCK.ACQUIRE long EX 864000 TOKEN t").grant();
+    client.ask("DLOCK.ACQUIRE long EX 864000 TOKEN t").grant();
     let payload = dump(&mut client, "long");
     assert_eq!(call!(client, "RESTORE", "copy", 0, &payload), "OK");
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(digest(&replica, "copy"), digest(&primary, "copy"));
     assert_eq!(refusals(&replica), [] as [String; 0]);
 
-    ask(&mut client, "CONFIG SET dsync.max-lease-ms 1000");
+    client.ask("CONFIG SET dsync.max-lease-ms 1000");
     let refused = call!(client, "RESTORE", "other", 0, &payload);
     assert!(refused.is_error(), "{refused:?}");
     replica.wait_to_catch_up_with(&primary);
-    assert_eq!(call!(replica.connect(), "EXISTS", "other"), 0);
+    assert_eq!(replica.connect().ask("EXISTS other"), 0);
     let before = digest(&primary, "copy");
-    assert_eq!(ask(&mut client, "DEBUG RELOAD"), "OK");
+    assert_eq!(client.ask("DEBUG RELOAD"), "OK");
     assert_eq!(digest(&primary, "copy"), before);
     primary.kill9();
     primary.configure("dsync.max-lease-ms", 1_000);

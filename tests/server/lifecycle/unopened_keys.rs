@@ -14,7 +14,7 @@ const OTHERS: u32 = 200_000;
 fn server_with_many_keys() -> (Server, Client) {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(ask(&mut client, format!("DEBUG POPULATE {OTHERS}")), "OK");
+    assert_eq!(client.ask(format!("DEBUG POPULATE {OTHERS}")), "OK");
     (server, client)
 }
 
@@ -32,7 +32,7 @@ fn renamed_lock_lapses() {
     let replies = at_once(&mut client, &["DLOCK.ACQUIRE a PX 100", "RENAME a b"]);
     assert_eq!(replies[1], "OK");
     wait_for_lapses(&server, 1);
-    assert_eq!(ask(&mut client, "DBSIZE"), i64::from(OTHERS));
+    assert_eq!(client.ask("DBSIZE"), i64::from(OTHERS));
     assert_calm(&server);
 }
 
@@ -42,8 +42,8 @@ fn moved_lock_lapses_in_its_new_database() {
     let replies = at_once(&mut client, &["DLOCK.ACQUIRE a PX 100", "MOVE a 9"]);
     assert_eq!(replies[1], 1);
     wait_for_lapses(&server, 1);
-    ask(&mut client, "SELECT 9");
-    assert_eq!(ask(&mut client, "DBSIZE"), 0);
+    client.ask("SELECT 9");
+    assert_eq!(client.ask("DBSIZE"), 0);
 }
 
 /// The second renaming comes while the search for the first is under way, and puts the key behind it or before it.
@@ -51,26 +51,26 @@ fn moved_lock_lapses_in_its_new_database() {
 fn locks_renamed_during_a_search_lapse() {
     let (server, mut client) = server_with_many_keys();
     for n in 0..20 {
-        ask(&mut client, format!("DLOCK.ACQUIRE a{n} PX 3000")).grant();
+        client.ask(format!("DLOCK.ACQUIRE a{n} PX 3000")).grant();
     }
     for round in 0..20 {
         for n in 0..20 {
             let (from, to) = (char::from(b'a' + round), char::from(b'b' + round));
-            assert_eq!(ask(&mut client, format!("RENAME {from}{n} {to}{n}")), "OK");
+            assert_eq!(client.ask(format!("RENAME {from}{n} {to}{n}")), "OK");
         }
     }
     wait_for_lapses(&server, 20);
-    assert_eq!(ask(&mut client, "DBSIZE"), i64::from(OTHERS));
+    assert_eq!(client.ask("DBSIZE"), i64::from(OTHERS));
 }
 
 #[test]
 fn lock_swapped_during_a_search_lapses() {
     let (server, mut client) = server_with_many_keys();
-    ask(&mut client, "SELECT 1");
-    ask(&mut client, format!("DEBUG POPULATE {OTHERS}"));
+    client.ask("SELECT 1");
+    client.ask(format!("DEBUG POPULATE {OTHERS}"));
     at_once(&mut client, &["DLOCK.ACQUIRE a PX 1000", "RENAME a b"]);
     for _ in 0..101 {
-        ask(&mut client, "SWAPDB 0 1");
+        client.ask("SWAPDB 0 1");
     }
     wait_for_lapses(&server, 1);
 }
@@ -79,8 +79,8 @@ fn lock_swapped_during_a_search_lapses() {
 fn renamed_ephemeral_hold_ends_with_its_connection() {
     let (server, mut client) = server_with_many_keys();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE a PX 60000 EPHEMERAL").grant();
-    assert_eq!(ask(&mut client, "RENAME a b"), "OK");
+    holder.ask("DLOCK.ACQUIRE a PX 60000 EPHEMERAL").grant();
+    assert_eq!(client.ask("RENAME a b"), "OK");
     holder.close();
     wait_until_gone(&mut client, "b");
     assert_eq!(server.info_number("dsync", "dsync_lock_holds"), 0);
@@ -89,9 +89,7 @@ fn renamed_ephemeral_hold_ends_with_its_connection() {
 #[test]
 fn request_for_renamed_lock_finds_its_hold_at_once() {
     let (server, mut client) = server_with_many_keys();
-    let fence = ask(&mut client, "DLOCK.ACQUIRE a PX 60000 TOKEN t")
-        .grant()
-        .1;
+    let fence = client.ask("DLOCK.ACQUIRE a PX 60000 TOKEN t").grant().1;
     let lines = [
         "RENAME a b",
         "DLOCK.ACQUIRE b",
@@ -108,18 +106,16 @@ fn request_for_renamed_lock_finds_its_hold_at_once() {
 fn renamed_lock_is_saved_under_its_new_name() {
     let mut server = Server::builder().config("appendonly", "no").start();
     let mut client = server.connect();
-    let fence = ask(&mut client, "DLOCK.ACQUIRE a PX 60000 TOKEN t")
-        .grant()
-        .1;
+    let fence = client.ask("DLOCK.ACQUIRE a PX 60000 TOKEN t").grant().1;
     let saved = at_once(&mut client, &["RENAME a b", "SAVE"]);
     assert_eq!(saved[1], "OK");
     drop(client);
     server.kill9();
     server.start_again();
     let mut client = server.connect();
-    let again = ask(&mut client, "DLOCK.ACQUIRE b TOKEN t").grant();
+    let again = client.ask("DLOCK.ACQUIRE b TOKEN t").grant();
     assert_eq!(again, ("t".to_owned(), fence));
-    assert_eq!(ask(&mut client, "EXISTS a"), 0);
+    assert_eq!(client.ask("EXISTS a"), 0);
 }
 
 #[test]
@@ -132,13 +128,13 @@ fn renamed_lock_lapses_at_promoted_replica() {
         .start();
     let mut client = primary.connect();
     // Long enough for the primary to be stopped before the lease ends.
-    ask(&mut client, "DLOCK.ACQUIRE a PX 3000").grant();
-    ask(&mut client, "RENAME a b");
+    client.ask("DLOCK.ACQUIRE a PX 3000").grant();
+    client.ask("RENAME a b");
     // The replica follows without knowing where the value is.
-    ask(&mut client, "DLOCK.ACQUIRE c PX 60000").grant();
+    client.ask("DLOCK.ACQUIRE c PX 60000").grant();
     replica.wait_to_catch_up_with(&primary);
     primary.stop();
-    assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
+    assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
     wait_until_gone(&mut replica.connect(), "b");
     assert_eq!(replica.info_number("dsync", "dsync_lock_lapsed"), 1);
     primary.cont();
@@ -169,7 +165,7 @@ fn search_ends_when_a_request_has_found_the_lock() {
     let lines = ["DLOCK.ACQUIRE a PX 60000", "RENAME a b"];
     assert_eq!(at_once(&mut client, &lines)[1], "OK");
     eventually("the search has begun", SOON, || ticks() > before);
-    assert!(ask(&mut client, "DLOCK.ACQUIRE b").is_nil());
+    assert!(client.ask("DLOCK.ACQUIRE b").is_nil());
     std::thread::sleep(std::time::Duration::from_millis(100));
     let before = ticks();
     std::thread::sleep(std::time::Duration::from_millis(500));

@@ -18,16 +18,16 @@ fn client_pause_stops_leases_but_not_waits() {
     let _stream = ReplicationStream::attach(&server);
     let (mut client, mut patient, mut impatient) =
         (server.connect(), server.connect(), server.connect());
-    call!(client, "DLOCK.ACQUIRE", "k", "PX", 600, "TOKEN", "t");
-    call!(client, "DLOCK.ACQUIRE", "alone", "PX", 600, "TOKEN", "t");
-    call!(client, "DWG.ADD", "g", "PX", 600, "TOKEN", "t");
+    client.ask("DLOCK.ACQUIRE k PX 600 TOKEN t");
+    client.ask("DLOCK.ACQUIRE alone PX 600 TOKEN t");
+    client.ask("DWG.ADD g PX 600 TOKEN t");
     send!(patient, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
     wait_for_blocked(&server, 1);
     send!(impatient, "DLOCK.ACQUIRE", "k", "BLOCK", 900);
     let mut watcher = server.connect();
     send!(watcher, "DWG.WAIT", "g", "BLOCK", 0);
     wait_for_blocked(&server, 3);
-    assert_eq!(call!(client, "CLIENT", "PAUSE", 60_000, "WRITE"), "OK");
+    assert_eq!(client.ask("CLIENT PAUSE 60000 WRITE"), "OK");
     // The turn in which the pause begins may still count for the lease.
     let first = check(&mut client, "k");
     let (left, alone) = (check(&mut client, "k"), check(&mut client, "alone"));
@@ -39,12 +39,12 @@ fn client_pause_stops_leases_but_not_waits() {
     );
     assert!(impatient.recv(SOON).expect("the wait runs out").is_nil());
     patient.expect_silence(Duration::ZERO);
-    assert_eq!(call!(client, "CLIENT", "UNPAUSE"), "OK");
+    assert_eq!(client.ask("CLIENT UNPAUSE"), "OK");
     assert_eq!(granted(&mut patient).0, "w");
     let finished = watcher.recv(SOON).expect("the round finishes");
     assert_eq!(finished.as_array(), [Reply::Int(0), Reply::Int(1)]);
     eventually("the lock that nobody waits for to lapse", SOON, || {
-        call!(client, "EXISTS", "alone") == 0
+        client.ask("EXISTS alone") == 0
     });
     assert_calm(&server);
 }
@@ -56,13 +56,13 @@ fn client_pause_that_expires_serves_waiters() {
     let mut client = server.connect();
     for kind in ["WRITE", "ALL"] {
         let mut waiter = server.connect();
-        call!(client, "DLOCK.ACQUIRE", "k", "PX", 300, "TOKEN", "t");
+        client.ask("DLOCK.ACQUIRE k PX 300 TOKEN t");
         send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "PX", 100);
         wait_for_blocked(&server, 1);
-        assert_eq!(call!(client, "CLIENT", "PAUSE", 700, kind), "OK");
+        assert_eq!(client.ask(format!("CLIENT PAUSE 700 {kind}")), "OK");
         granted(&mut waiter);
         eventually("the waiter's own lapse", SOON, || {
-            call!(client, "EXISTS", "k") == 0
+            client.ask("EXISTS k") == 0
         });
     }
     assert_calm(&server);
@@ -76,7 +76,7 @@ fn server_that_needs_a_replica() -> (Server, ReplicationStream) {
         .start();
     let stream = ReplicationStream::attach(&server);
     eventually("writes to be taken", SOON, || {
-        call!(server.connect(), "SET", "x", 1) == "OK"
+        server.connect().ask("SET x 1") == "OK"
     });
     (server, stream)
 }
@@ -84,7 +84,7 @@ fn server_that_needs_a_replica() -> (Server, ReplicationStream) {
 /// Returns whether a write is refused; asserts that the error then begins with `code`.
 #[track_caller]
 fn refuses_with(client: &mut Client, code: &str) -> bool {
-    match call!(client, "SET", "x", 1) {
+    match client.ask("SET x 1") {
         Reply::Error(text) => {
             assert!(text.starts_with(code), "{text}");
             true
@@ -103,11 +103,11 @@ fn assert_refusal_stops_leases(
     recover: impl FnOnce(),
 ) {
     let mut client = server.connect();
-    call!(client, "DLOCK.ACQUIRE", "k", "PX", 1_500, "TOKEN", "t");
+    client.ask("DLOCK.ACQUIRE k PX 1500 TOKEN t");
     let mut lapse = server.connect();
     send!(lapse, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
     // `second` waits behind the exclusive request of `first`, and could be granted when that leaves.
-    call!(client, "DLOCK.ACQUIRE", "shared", "SHARED", "EX", 600);
+    client.ask("DLOCK.ACQUIRE shared SHARED EX 600");
     let (mut first, mut second) = (server.connect(), server.connect());
     wait_for_blocked(server, 1);
     let first_id = first.id();
@@ -115,7 +115,7 @@ fn assert_refusal_stops_leases(
     wait_for_blocked(server, 2);
     send!(second, "DLOCK.ACQUIRE", "shared", "SHARED", "BLOCK", 0);
     let mut ephemeral = server.connect();
-    call!(ephemeral, "DLOCK.ACQUIRE", "bound", "EPHEMERAL", "EX", 600);
+    ephemeral.ask("DLOCK.ACQUIRE bound EPHEMERAL EX 600");
     let mut heir = server.connect();
     send!(heir, "DLOCK.ACQUIRE", "bound", "BLOCK", 0, "TOKEN", "heir");
     let mut impatient = server.connect();
@@ -134,14 +134,14 @@ fn assert_refusal_stops_leases(
         before == left
     });
     assert!(left > 0, "the lease was too short for this test");
-    assert_eq!(call!(client, "CLIENT", "KILL", "ID", first_id), 1);
+    assert_eq!(client.ask(format!("CLIENT KILL ID {first_id}")), 1);
     ephemeral.close();
     assert_always(
         "a lease that stands still",
         Duration::from_millis(1_600),
         || check(&mut client, "k") == left,
     );
-    let refused = call!(client, "DLOCK.RENEW", "k", "t");
+    let refused = client.ask("DLOCK.RENEW k t");
     assert!(refused.error().starts_with(code), "{refused:?}");
     lapse.expect_silence(Duration::ZERO);
     second.expect_silence(Duration::ZERO);
@@ -188,7 +188,7 @@ fn failed_save_stops_leases_and_grants() {
     let server = Server::builder().config("save", "3600 1000000").start();
     let in_the_way = server.dir().join("dump.rdb");
     let save = |server: &Server, status: &str| {
-        let reply = call!(server.connect(), "BGSAVE");
+        let reply = server.connect().ask("BGSAVE");
         assert!(!reply.is_error(), "{reply:?}");
         eventually("the end of a save", SOON, || {
             let info = server.info_section("persistence");
@@ -213,19 +213,9 @@ fn failed_save_stops_leases_and_grants() {
 fn release_in_turn_that_accepts_writes_again_leaves_no_key() {
     let (server, stream) = server_that_needs_a_replica();
     let mut client = server.connect();
-    call!(client, "DLOCK.ACQUIRE", "k", "EX", 60, "TOKEN", "t");
-    call!(
-        client,
-        "DSEM.ACQUIRE",
-        "s",
-        "LIMIT",
-        1,
-        "EX",
-        60,
-        "TOKEN",
-        "t"
-    );
-    call!(client, "DWG.ADD", "g", "EX", 60, "TOKEN", "t");
+    client.ask("DLOCK.ACQUIRE k EX 60 TOKEN t");
+    client.ask("DSEM.ACQUIRE s LIMIT 1 EX 60 TOKEN t");
+    client.ask("DWG.ADD g EX 60 TOKEN t");
     drop(stream);
     eventually("writes to be refused", SOON, || {
         refuses_with(&mut client, "NOREPLICAS")
@@ -245,10 +235,10 @@ fn release_in_turn_that_accepts_writes_again_leaves_no_key() {
         assert_eq!(client.recv(SOON).expect("a reply"), 1);
     }
     eventually("keys without holds to go", SOON, || {
-        call!(client, "EXISTS", "k", "s") == 0
+        client.ask("EXISTS k s") == 0
     });
     eventually("a round without members to finish", SOON, || {
-        *call!(client, "DWG.INFO", "g").field("state") == *"finished"
+        *client.ask("DWG.INFO g").field("state") == *"finished"
     });
 }
 
@@ -257,7 +247,7 @@ fn release_in_turn_that_ends_pause_leaves_no_key() {
     let server = Server::start();
     let mut client = server.connect();
     for round in 0..5 {
-        call!(client, "DLOCK.ACQUIRE", "k", "EX", 60, "TOKEN", "t");
+        client.ask("DLOCK.ACQUIRE k EX 60 TOKEN t");
         let mut waiter = server.connect();
         call!(
             client,
@@ -278,7 +268,7 @@ fn release_in_turn_that_ends_pause_leaves_no_key() {
             round
         );
         wait_for_blocked(&server, 1);
-        assert_eq!(call!(client, "CLIENT", "PAUSE", 60_000, "WRITE"), "OK");
+        assert_eq!(client.ask("CLIENT PAUSE 60000 WRITE"), "OK");
         check(&mut client, "k");
         client
             .send_raw(b"CLIENT UNPAUSE\r\nDLOCK.RELEASE k t\r\nDLOCK.RELEASE \"waited for\" t\r\n");
@@ -288,7 +278,7 @@ fn release_in_turn_that_ends_pause_leaves_no_key() {
         assert_eq!(granted(&mut waiter).0, round.to_string());
         assert_eq!(call!(client, "DLOCK.RELEASE", "waited for", round), 1);
         eventually("keys without holds to go", SOON, || {
-            call!(client, "DBSIZE") == 0
+            client.ask("DBSIZE") == 0
         });
     }
 }

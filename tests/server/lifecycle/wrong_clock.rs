@@ -13,7 +13,7 @@ const WARNING: &str = "lies more than a year ahead of this server's clock";
 /// A stopped server whose AOF has a hold that was granted two years ahead of the clock, and the fence of that hold.
 fn server_with_future_fence() -> (Server, u64) {
     let mut server = with_safe_aof(false).start();
-    assert_eq!(ask(&mut server.connect(), "SET plain value"), "OK");
+    assert_eq!(server.connect().ask("SET plain value"), "OK");
     server.kill9();
     let fence = unix_us() + 730 * DAY_US;
     append_changes(&server, "future", "lock", &[&grant_by_hand(fence)]);
@@ -31,20 +31,20 @@ fn server_loads_its_own_files_with_fences_far_ahead() {
     server.start_again();
     assert_eq!(warnings(&server), 1, "{}", server.log_text());
     let mut client = server.connect();
-    assert!(ask(&mut client, "DLOCK.CHECK future hand").as_int() > 0);
-    let (_, next) = ask(&mut client, "DLOCK.ACQUIRE other TOKEN t EX 600").grant();
+    assert!(client.ask("DLOCK.CHECK future hand").as_int() > 0);
+    let (_, next) = client.ask("DLOCK.ACQUIRE other TOKEN t EX 600").grant();
     assert!(next > fence, "{next} after {fence}");
 
     // The same data in an RDB file.
-    assert_eq!(ask(&mut client, "CONFIG SET appendonly no"), "OK");
-    assert_eq!(ask(&mut client, "SAVE"), "OK");
+    assert_eq!(client.ask("CONFIG SET appendonly no"), "OK");
+    assert_eq!(client.ask("SAVE"), "OK");
     server.kill9();
     server.configure("appendonly", "no");
     server.start_again();
     assert_eq!(warnings(&server), 2, "once for each start");
     let mut client = server.connect();
-    assert!(ask(&mut client, "DLOCK.CHECK other t").as_int() > 0);
-    let (_, last) = ask(&mut client, "DLOCK.ACQUIRE third").grant();
+    assert!(client.ask("DLOCK.CHECK other t").as_int() > 0);
+    let (_, last) = client.ask("DLOCK.ACQUIRE third").grant();
     assert!(last > next, "{last} after {next}");
 }
 
@@ -54,10 +54,12 @@ fn replica_follows_primary_whose_fences_are_far_ahead() {
     let (mut primary, fence) = server_with_future_fence();
     let replica = Server::start();
     primary.start_again();
-    call!(replica.connect(), "REPLICAOF", "127.0.0.1", primary.port());
+    replica
+        .connect()
+        .ask(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     replica.wait_for_sync();
     let mut client = primary.connect();
-    let (_, next) = ask(&mut client, "DLOCK.ACQUIRE streamed EX 600 TOKEN t").grant();
+    let (_, next) = client.ask("DLOCK.ACQUIRE streamed EX 600 TOKEN t").grant();
     replica.wait_to_catch_up_with(&primary);
     for key in ["future", "streamed"] {
         assert_eq!(digest(&replica, key), digest(&primary, key), "{key}");
@@ -66,8 +68,8 @@ fn replica_follows_primary_whose_fences_are_far_ahead() {
     assert_eq!(warnings(&replica), 1, "once, however many follow");
 
     // The replica, whose clock is right, is promoted: its fences go on from those of the primary.
-    call!(replica.connect(), "REPLICAOF", "NO", "ONE");
-    let (_, promoted) = ask(&mut replica.connect(), "DLOCK.ACQUIRE mine").grant();
+    replica.connect().ask("REPLICAOF NO ONE");
+    let (_, promoted) = replica.connect().ask("DLOCK.ACQUIRE mine").grant();
     assert!(
         promoted > next && next > fence,
         "{promoted}, {next}, {fence}"
@@ -79,7 +81,7 @@ fn restored_payload_with_fence_far_ahead_is_refused() {
     let (mut server, _) = server_with_future_fence();
     server.start_again();
     let mut client = server.connect();
-    let dump = call!(client, "DUMP", "future");
+    let dump = client.ask("DUMP future");
     let elsewhere = Server::start();
     let refused = call!(elsewhere.connect(), "RESTORE", "k", 0, dump.as_bytes());
     assert!(refused.error().contains("Bad data format"), "{refused:?}");
@@ -89,6 +91,6 @@ fn restored_payload_with_fence_far_ahead_is_refused() {
             .contains("a fence in it lies more than a year ahead")
     );
     // A server that granted such fences, or believed them, accepts its own payloads.
-    assert_eq!(call!(client, "DEL", "future"), 1);
+    assert_eq!(client.ask("DEL future"), 1);
     assert_eq!(call!(client, "RESTORE", "future", 0, dump.as_bytes()), "OK");
 }

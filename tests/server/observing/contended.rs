@@ -32,12 +32,12 @@ fn entries(reply: &Reply) -> Vec<ContendedKey> {
 
 #[track_caller]
 fn contended(client: &mut Client) -> Vec<ContendedKey> {
-    entries(&ask(client, "DSYNC.CONTENDED COUNT 1000"))
+    entries(&client.ask("DSYNC.CONTENDED COUNT 1000"))
 }
 
 #[track_caller]
 fn names(client: &mut Client, line: &str) -> Vec<String> {
-    let keys = entries(&ask(client, line)).into_iter();
+    let keys = entries(&client.ask(line)).into_iter();
     keys.map(|entry| entry.key).collect()
 }
 
@@ -61,11 +61,11 @@ fn let_them_wait(client: &mut Client) {
 fn contended_is_empty_without_waiters() {
     let server = Server::start();
     for mut client in [server.connect(), server.connect_resp3()] {
-        assert_eq!(ask(&mut client, "DSYNC.CONTENDED"), Reply::Array(vec![]));
+        assert_eq!(client.ask("DSYNC.CONTENDED"), Reply::Array(vec![]));
         // A held key without waiters and a failed try are not listed.
-        ask(&mut client, "DLOCK.ACQUIRE lock EX 1000");
-        assert!(ask(&mut client, "DLOCK.ACQUIRE lock").is_nil());
-        assert_eq!(ask(&mut client, "DSYNC.CONTENDED"), Reply::Array(vec![]));
+        client.ask("DLOCK.ACQUIRE lock EX 1000");
+        assert!(client.ask("DLOCK.ACQUIRE lock").is_nil());
+        assert_eq!(client.ask("DSYNC.CONTENDED"), Reply::Array(vec![]));
     }
 }
 
@@ -118,11 +118,11 @@ fn contended_shows_db_key_type_waiters_and_longest_wait() {
     ];
     for (db, _, _, hold, wait, waiters) in cases {
         let_them_wait(&mut client);
-        ask(&mut client, format!("SELECT {db}"));
-        ask(&mut client, hold);
+        client.ask(format!("SELECT {db}"));
+        client.ask(hold);
         for _ in 0..waiters {
             let mut waiter = server.connect();
-            ask(&mut waiter, format!("SELECT {db}"));
+            waiter.ask(format!("SELECT {db}"));
             queue(&server, &mut waiter, wait);
             clients.push(waiter);
         }
@@ -172,14 +172,14 @@ fn contended_lists_longest_wait_first_and_drops_who_leaves() {
     let mut client = server.connect();
     let mut waiters = Vec::new();
     for key in ["b", "c", "a", "b"] {
-        ask(&mut client, format!("DLOCK.ACQUIRE {key} TOKEN held"));
+        client.ask(format!("DLOCK.ACQUIRE {key} TOKEN held"));
         let_them_wait(&mut client);
         waiters.push(queued(&server, format!("DLOCK.ACQUIRE {key} BLOCK 0")));
     }
     let_them_wait(&mut client);
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["b", "c", "a"]);
     // The longest waiter of b is granted. The other waiter of b came last, so b moves to the end of the list.
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE b held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE b held"), 1);
     granted(&mut waiters[0]);
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c", "a", "b"]);
     // Waiters leave by the end of their connection, by a grant and by a timeout.
@@ -189,7 +189,7 @@ fn contended_lists_longest_wait_first_and_drops_who_leaves() {
     eventually("a shorter list", SOON, || {
         names(&mut client, "DSYNC.CONTENDED") == ["c", "a"]
     });
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE a held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE a held"), 1);
     granted(&mut in_a);
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c"]);
     let mut short = queued(&server, "DLOCK.ACQUIRE a BLOCK 1000");
@@ -205,7 +205,7 @@ fn contended_lists_ten_keys_or_count() {
     let mut waiters = Vec::new();
     for n in 0..12 {
         let_them_wait(&mut client);
-        ask(&mut client, format!("DLOCK.ACQUIRE k{n}"));
+        client.ask(format!("DLOCK.ACQUIRE k{n}"));
         waiters.push(queued(&server, format!("DLOCK.ACQUIRE k{n} BLOCK 0")));
     }
     let_them_wait(&mut client);
@@ -225,8 +225,8 @@ fn contended_lists_ten_keys_or_count() {
 fn contended_does_not_list_vacant_places() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "CONFIG SET dsync.rejoin-ms 60000");
-    ask(&mut client, "DLOCK.ACQUIRE lock EX 1000 TOKEN held");
+    client.ask("CONFIG SET dsync.rejoin-ms 60000");
+    client.ask("DLOCK.ACQUIRE lock EX 1000 TOKEN held");
     queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0").close();
     wait_for_blocked(&server, 0);
     assert_eq!(contended(&mut client), []);
@@ -247,7 +247,7 @@ fn contended_is_empty_on_a_replica() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     let mut client = primary.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock");
+    client.ask("DLOCK.ACQUIRE lock");
     let _waiter = queued(&primary, "DLOCK.ACQUIRE lock BLOCK 0");
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(contended(&mut client).len(), 1);

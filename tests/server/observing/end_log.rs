@@ -29,7 +29,7 @@ fn text(reply: &Reply) -> Option<String> {
 /// The rows of `DSYNC.LOG` with these arguments, the newest first.
 #[track_caller]
 fn rows(client: &mut Client, arguments: &str) -> Vec<LogRow> {
-    let reply = ask(client, format!("DSYNC.LOG {arguments}"));
+    let reply = client.ask(format!("DSYNC.LOG {arguments}"));
     let read = |row: &Reply| match row.as_array() {
         [
             id,
@@ -79,10 +79,7 @@ fn log_tells_why_a_job_ran_twice() {
     let mut client = server.connect();
     let mut stuck = server.connect();
     // The worker never renews its lease: it is stuck, and sends nothing more.
-    let run = ask(
-        &mut stuck,
-        "DONCE.BEGIN report:7 PX 300 TOKEN a-41 OWNER web-1/241",
-    );
+    let run = stuck.ask("DONCE.BEGIN report:7 PX 300 TOKEN a-41 OWNER web-1/241");
     let first = any_grant(&run).1;
     let before = unix_ms();
     let mut second = queued(
@@ -117,7 +114,7 @@ fn log_tells_why_a_job_ran_twice() {
 fn every_kind_of_end_has_its_row() {
     let server = Server::start();
     let mut client = server.connect();
-    let line = |client: &mut Client, line: &str| any_grant(&ask(client, line)).1;
+    let line = |client: &mut Client, line: &str| any_grant(&client.ask(line)).1;
     let mut expected = Vec::new();
     let mut expect =
         |what: &str, key: &str, family: &str, fence: Option<u64>, owner: Option<&str>| {
@@ -132,7 +129,7 @@ fn every_kind_of_end_has_its_row() {
         };
 
     let fence = line(&mut client, "DSEM.ACQUIRE sem LIMIT 3 OWNER me");
-    assert_eq!(ask(&mut client, format!("DSEM.REVOKE sem {fence}")), 1);
+    assert_eq!(client.ask(format!("DSEM.REVOKE sem {fence}")), 1);
     expect("revoke", "sem", "semaphore", Some(fence), Some("me"));
 
     let mut closing = server.connect();
@@ -165,15 +162,15 @@ fn every_kind_of_end_has_its_row() {
         "RENAME other key",
         "RESTORE",
     ] {
-        ask(&mut client, "DEL key");
-        ask(&mut client, "SET other 1");
+        client.ask("DEL key");
+        client.ask("SET other 1");
         let fence = line(&mut client, "DLOCK.ACQUIRE key OWNER me");
         if removal == "RESTORE" {
             // Restoring over a key removes what was there.
-            let dump = call!(client, "DUMP", "key");
+            let dump = client.ask("DUMP key");
             call!(client, "RESTORE", "key", 0, dump.as_bytes(), "REPLACE");
         } else {
-            ask(&mut client, removal);
+            client.ask(removal);
         }
         eventually(removal, SOON, || {
             let row = newest(&mut client);
@@ -182,7 +179,7 @@ fn every_kind_of_end_has_its_row() {
         expect("removed", "key", "lock", Some(fence), Some("me"));
         if removal == "RESTORE" {
             // The restored hold is removed in turn.
-            ask(&mut client, "DEL key");
+            client.ask("DEL key");
             expect("removed", "key", "lock", Some(fence), Some("me"));
         }
     }
@@ -194,7 +191,7 @@ fn every_kind_of_end_has_its_row() {
             &format!("DSEM.ACQUIRE many LIMIT 3 OWNER {owner}"),
         );
     }
-    ask(&mut client, "DEL many");
+    client.ask("DEL many");
     expect("removed", "many", "semaphore", None, Some("3 holds"));
 
     let fence = line(&mut client, "DLOCK.ACQUIRE short PX 20 OWNER me");
@@ -245,7 +242,7 @@ fn what_somebody_asked_for_is_not_in_the_log() {
         "DSEM.LIMIT pinned 1",
         "DEL pinned",
     ] {
-        let reply = ask(&mut client, line);
+        let reply = client.ask(line);
         assert!(!reply.is_error(), "{line}: {reply:?}");
     }
     eventually("all states freed", SOON, || {
@@ -259,8 +256,8 @@ fn log_has_as_many_rows_as_allowed_and_its_ids_only_rise() {
     let server = Server::builder().config("dsync.log-max-len", 3).start();
     let mut client = server.connect();
     let lose = |client: &mut Client, key: usize| {
-        let (_, fence) = ask(client, format!("DLOCK.ACQUIRE k{key}")).grant();
-        assert_eq!(ask(client, format!("DLOCK.REVOKE k{key} {fence}")), 1);
+        let (_, fence) = client.ask(format!("DLOCK.ACQUIRE k{key}")).grant();
+        assert_eq!(client.ask(format!("DLOCK.REVOKE k{key} {fence}")), 1);
     };
     let keys = |client: &mut Client| -> Vec<String> {
         ends(client).into_iter().filter_map(|row| row.key).collect()
@@ -273,26 +270,26 @@ fn log_has_as_many_rows_as_allowed_and_its_ids_only_rise() {
     assert_eq!(rows(&mut client, "COUNT 1")[0].key.as_deref(), Some("k4"));
     assert!(ends(&mut client).is_sorted_by(|a, b| a.id > b.id));
 
-    assert_eq!(ask(&mut client, "CONFIG SET dsync.log-max-len 1"), "OK");
+    assert_eq!(client.ask("CONFIG SET dsync.log-max-len 1"), "OK");
     assert_eq!(keys(&mut client), ["k4"], "the oldest are dropped");
     eventually("ids that go on after RESET, and no stall", SOON, || {
         let last = rows(&mut client, "COUNT 1")[0].id;
-        assert_eq!(ask(&mut client, "DSYNC.LOG RESET"), "OK");
+        assert_eq!(client.ask("DSYNC.LOG RESET"), "OK");
         assert_eq!(keys(&mut client), [""; 0]);
         lose(&mut client, 5);
         rows(&mut client, "COUNT 1")[0].id == last + 1
     });
-    assert_eq!(ask(&mut client, "CONFIG SET dsync.log-max-len 0"), "OK");
+    assert_eq!(client.ask("CONFIG SET dsync.log-max-len 0"), "OK");
     lose(&mut client, 6);
     assert_eq!(keys(&mut client), [""; 0], "none is kept");
 
-    assert_eq!(ask(&mut client, "CONFIG SET dsync.log-max-len 10000"), "OK");
+    assert_eq!(client.ask("CONFIG SET dsync.log-max-len 10000"), "OK");
     (0..12).for_each(|key| lose(&mut client, key));
     assert_eq!(rows(&mut client, "").len(), 10, "ten without COUNT");
     // Of a long name the beginning is kept.
     let name = "k".repeat(3_000);
-    let (_, fence) = call!(client, "DLOCK.ACQUIRE", &name).grant();
-    call!(client, "DLOCK.REVOKE", &name, fence);
+    let (_, fence) = client.ask(format!("DLOCK.ACQUIRE {name}")).grant();
+    client.ask(format!("DLOCK.REVOKE {name} {fence}"));
     let shown = newest(&mut client).key.expect("a key");
     assert_eq!(shown, format!("{}... (2744 more bytes)", &name[..256]));
 }
@@ -309,8 +306,8 @@ fn stalls_and_pauses_are_in_the_log() {
     eventually("a tick of the cron", SOON, || {
         server.info_number("server", "uptime_in_seconds") >= 1
     });
-    ask(&mut client, "DSYNC.LOG RESET");
-    assert_eq!(ask(&mut client, "DEBUG SLEEP 1"), "OK");
+    client.ask("DSYNC.LOG RESET");
+    assert_eq!(client.ask("DEBUG SLEEP 1"), "OK");
     eventually("the stall", SOON, || stall(&mut client).is_some());
     let row = stall(&mut client).expect("a stall");
     // 200 ms of it may have counted.
@@ -328,8 +325,8 @@ fn stalls_and_pauses_are_in_the_log() {
         late_ms: row.late_ms,
     };
     assert_eq!(row, expected);
-    ask(&mut client, "DSYNC.LOG RESET");
-    assert_eq!(ask(&mut client, "CLIENT PAUSE 600 WRITE"), "OK");
+    client.ask("DSYNC.LOG RESET");
+    assert_eq!(client.ask("CLIENT PAUSE 600 WRITE"), "OK");
     eventually("the end of the pause", SOON, || {
         stall(&mut client).is_some()
     });
@@ -345,11 +342,11 @@ fn replica_logs_what_it_applies_and_no_restart_keeps_it() {
     let mut primary = Server::builder().config("appendonly", "yes").start();
     let replica = Server::builder().replica_of(&primary).start();
     let mut client = primary.connect();
-    let fence = any_grant(&ask(&mut client, "DSEM.ACQUIRE sem LIMIT 3 OWNER a")).1;
-    ask(&mut client, format!("DSEM.REVOKE sem {fence}"));
-    ask(&mut client, "DLOCK.ACQUIRE gone OWNER b").grant();
-    ask(&mut client, "DEL gone");
-    ask(&mut client, "DWG.ADD group PX 20 OWNER c");
+    let fence = any_grant(&client.ask("DSEM.ACQUIRE sem LIMIT 3 OWNER a")).1;
+    client.ask(format!("DSEM.REVOKE sem {fence}"));
+    client.ask("DLOCK.ACQUIRE gone OWNER b").grant();
+    client.ask("DEL gone");
+    client.ask("DWG.ADD group PX 20 OWNER c");
     eventually("the lapse", SOON, || ends(&mut client).len() == 3);
     replica.wait_to_catch_up_with(&primary);
     let (ours, theirs) = (ends(&mut client), ends(&mut replica.connect()));

@@ -19,7 +19,7 @@ fn assert_events(classes: &str, steps: Steps) {
     // FENCE in a line stands for the fence of the last grant.
     let mut latest = 0;
     for (line, events) in steps {
-        let reply = ask(&mut client, line.replace("FENCE", &latest.to_string()));
+        let reply = client.ask(line.replace("FENCE", &latest.to_string()));
         assert!(!reply.is_error(), "{line}: {reply:?}");
         if line.contains("ACQUIRE") || line.contains("ADD") || line.contains("BEGIN") {
             latest = fence_in(&reply).unwrap_or(latest);
@@ -138,14 +138,14 @@ fn events_name_database_in_both_kinds_of_channel() {
     let server = notifying("KEd");
     let mut client = server.connect();
     let mut listener = Listener::to_events(&server);
-    ask(&mut client, "SELECT 5");
-    ask(&mut client, "DLOCK.ACQUIRE k");
+    client.ask("SELECT 5");
+    client.ask("DLOCK.ACQUIRE k");
     let sent = listener.so_far(&mut client);
     assert_eq!(sent, ["dlock.grant k@5", "dlock.grant k@5"]);
     let mut keyed = Listener::to(&server, "__keyspace@5__:k");
-    ask(&mut client, "DEL k");
-    ask(&mut client, "DLOCK.ACQUIRE other");
-    ask(&mut client, "DLOCK.ACQUIRE k");
+    client.ask("DEL k");
+    client.ask("DLOCK.ACQUIRE other");
+    client.ask("DLOCK.ACQUIRE k");
     assert_eq!(keyed.so_far(&mut server.connect()), ["dlock.grant k@5"]);
 }
 
@@ -156,8 +156,8 @@ fn events_are_off_unless_class_d_is_configured() {
         let mut client = server.connect();
         call!(client, "CONFIG", "SET", "notify-keyspace-events", classes);
         let mut listener = Listener::to_events(&server);
-        ask(&mut client, "DLOCK.ACQUIRE k TOKEN a");
-        ask(&mut client, "DLOCK.RELEASE k a");
+        client.ask("DLOCK.ACQUIRE k TOKEN a");
+        client.ask("DLOCK.RELEASE k a");
         assert!(listener.so_far(&mut client).is_empty());
     }
 }
@@ -195,14 +195,14 @@ fn events_are_sent_for_lapses_and_ends_of_connections() {
     let mut client = server.connect();
     for (line, begun, lapsed, free) in cases {
         for ephemeral in [false, true] {
-            ask(&mut client, "DEL k");
+            client.ask("DEL k");
             let mut listener = Listener::to_events(&server);
             if ephemeral {
                 let mut holder = server.connect();
-                ask(&mut holder, line.replace("PX 20", "EX 600 EPHEMERAL"));
+                holder.ask(line.replace("PX 20", "EX 600 EPHEMERAL"));
                 holder.close();
             } else {
-                ask(&mut client, line);
+                client.ask(line);
             }
             let mut sent = Vec::new();
             while sent
@@ -236,14 +236,14 @@ fn events_are_sent_for_lapses_and_ends_of_connections() {
 fn events_are_sent_for_each_of_300_grants_after_one_release() {
     let server = notifying("Ed");
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN writer");
+    client.ask("DLOCK.ACQUIRE k TOKEN writer");
     let mut readers: Vec<_> = (0..300).map(|_| server.connect()).collect();
     for reader in &mut readers {
         tell(reader, "DLOCK.ACQUIRE k SHARED BLOCK 0");
     }
     wait_for_blocked(&server, 300);
     let mut listener = Listener::to_events(&server);
-    ask(&mut client, "DLOCK.RELEASE k writer");
+    client.ask("DLOCK.RELEASE k writer");
     for reader in &mut readers {
         granted(reader);
     }

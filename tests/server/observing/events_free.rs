@@ -13,7 +13,7 @@ fn free_event_is_not_sent_while_anyone_is_queued() {
     let server = notifying("Ed");
     let mut client = server.connect();
     let mut listener = Listener::to_events(&server);
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN a");
+    client.ask("DLOCK.ACQUIRE k TOKEN a");
     let mut first = queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
     let mut second = queued(&server, "DLOCK.ACQUIRE k TOKEN c BLOCK 0");
     assert_eq!(
@@ -21,33 +21,33 @@ fn free_event_is_not_sent_while_anyone_is_queued() {
         ["dlock.grant k"],
         "queueing is no event"
     );
-    ask(&mut client, "DLOCK.RELEASE k a");
+    client.ask("DLOCK.RELEASE k a");
     granted(&mut first);
     assert_eq!(
         listener.so_far(&mut client),
         ["dlock.grant k", "dlock.release k"]
     );
     // The queue is empty after this grant, but no capacity is left for others.
-    ask(&mut client, "DLOCK.RELEASE k b");
+    client.ask("DLOCK.RELEASE k b");
     granted(&mut second);
     assert_eq!(
         listener.so_far(&mut client),
         ["dlock.grant k", "dlock.release k"]
     );
-    ask(&mut client, "DLOCK.RELEASE k c");
+    client.ask("DLOCK.RELEASE k c");
     assert_eq!(
         listener.so_far(&mut client),
         ["dlock.free k", "dlock.release k"]
     );
 
     // Free permits that are too few for the first waiter are for nobody else.
-    ask(&mut client, "DSEM.ACQUIRE s LIMIT 4 PERMITS 2 TOKEN a");
-    ask(&mut client, "DSEM.ACQUIRE s PERMITS 2 TOKEN b");
+    client.ask("DSEM.ACQUIRE s LIMIT 4 PERMITS 2 TOKEN a");
+    client.ask("DSEM.ACQUIRE s PERMITS 2 TOKEN b");
     let mut all = queued(&server, "DSEM.ACQUIRE s PERMITS 4 TOKEN c BLOCK 0");
     listener.so_far(&mut client);
-    ask(&mut client, "DSEM.RELEASE s a");
+    client.ask("DSEM.RELEASE s a");
     assert_eq!(listener.so_far(&mut client), ["dsem.release s"]);
-    ask(&mut client, "DSEM.RELEASE s b");
+    client.ask("DSEM.RELEASE s b");
     granted(&mut all);
     assert_eq!(
         listener.so_far(&mut client),
@@ -55,27 +55,27 @@ fn free_event_is_not_sent_while_anyone_is_queued() {
     );
     // Permits that are left when the last waiter has been granted are free for everybody.
     let mut one = queued(&server, "DSEM.ACQUIRE s PERMITS 1 TOKEN d BLOCK 0");
-    ask(&mut client, "DSEM.RELEASE s c");
+    client.ask("DSEM.RELEASE s c");
     granted(&mut one);
     assert_eq!(
         listener.so_far(&mut client),
         ["dsem.free s", "dsem.grant s", "dsem.release s"]
     );
 
-    ask(&mut client, "DONCE.BEGIN o TOKEN a");
+    client.ask("DONCE.BEGIN o TOKEN a");
     let mut next = queued(&server, "DONCE.BEGIN o BLOCK 0");
     listener.so_far(&mut client);
-    ask(&mut client, "DONCE.FAIL o a");
+    client.ask("DONCE.FAIL o a");
     reply(&mut next);
     assert_eq!(
         listener.so_far(&mut client),
         ["donce.fail o", "donce.run o"]
     );
 
-    ask(&mut client, "DWG.ADD g LIMIT 1 TOKEN a");
+    client.ask("DWG.ADD g LIMIT 1 TOKEN a");
     let mut next = queued(&server, "DWG.ADD g LIMIT 1 BLOCK 0");
     listener.so_far(&mut client);
-    ask(&mut client, "DWG.DONE g a");
+    client.ask("DWG.DONE g a");
     granted(&mut next);
     assert_eq!(listener.so_far(&mut client), ["dwg.add g", "dwg.done g"]);
 }
@@ -85,12 +85,12 @@ fn free_event_is_not_sent_while_anyone_is_queued() {
 fn free_event_is_sent_despite_a_vacant_place() {
     let server = notifying("Ed");
     let mut client = server.connect();
-    ask(&mut client, "CONFIG SET dsync.rejoin-ms 60000");
+    client.ask("CONFIG SET dsync.rejoin-ms 60000");
     let mut listener = Listener::to_events(&server);
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN a");
+    client.ask("DLOCK.ACQUIRE k TOKEN a");
     queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0").close();
     wait_for_blocked(&server, 0);
-    ask(&mut client, "DLOCK.RELEASE k a");
+    client.ask("DLOCK.RELEASE k a");
     assert_eq!(
         listener.so_far(&mut client),
         ["dlock.free k", "dlock.grant k", "dlock.release k"]
@@ -105,12 +105,12 @@ fn free_event_is_sent_when_the_last_waiter_leaves_capacity_behind() {
         let server = notifying("Ed");
         let mut client = server.connect();
         let mut listener = Listener::to_events(&server);
-        ask(&mut client, "DSEM.ACQUIRE s LIMIT 3 PERMITS 2");
+        client.ask("DSEM.ACQUIRE s LIMIT 3 PERMITS 2");
         let block = if by_closing { 0 } else { 1_000 };
         let mut greedy = queued(&server, format!("DSEM.ACQUIRE s PERMITS 2 BLOCK {block}"));
         listener.so_far(&mut client);
         // One permit is free, but a try fails because of the waiter.
-        assert!(ask(&mut client, "DSEM.ACQUIRE s").is_nil());
+        assert!(client.ask("DSEM.ACQUIRE s").is_nil());
         if by_closing {
             greedy.close();
         } else {
@@ -125,7 +125,7 @@ fn free_event_is_sent_when_the_last_waiter_leaves_capacity_behind() {
             Some("dsem.free s"),
             "closing: {by_closing}"
         );
-        ask(&mut client, "DSEM.ACQUIRE s").grant();
+        client.ask("DSEM.ACQUIRE s").grant();
     }
 }
 
@@ -152,7 +152,7 @@ fn free_event_is_not_sent_for_a_limit_that_adds_no_capacity() {
         ("DWG.ADD g LIMIT 2 TOKEN b", &["dwg.add g"]),
         ("DWG.DONE g b", &["dwg.done g", "dwg.free g"]),
     ] {
-        ask(&mut client, line);
+        client.ask(line);
         let sent = listener.so_far(&mut client);
         if sent != *events {
             wrong.push(format!("{line}: {sent:?}, not {events:?}"));
@@ -167,17 +167,17 @@ fn free_event_is_sent_when_an_exclusive_lock_becomes_shared() {
     let server = notifying("Ed");
     let mut client = server.connect();
     let mut listener = Listener::to_events(&server);
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN writer");
+    client.ask("DLOCK.ACQUIRE k TOKEN writer");
     let mut reader = queued(&server, "DLOCK.ACQUIRE k SHARED BLOCK 0");
-    assert!(ask(&mut client, "DLOCK.ACQUIRE k SHARED").is_nil());
+    assert!(client.ask("DLOCK.ACQUIRE k SHARED").is_nil());
     listener.so_far(&mut client);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k writer"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE k writer"), 1);
     granted(&mut reader);
     assert_eq!(
         listener.so_far(&mut client),
         ["dlock.free k", "dlock.grant k", "dlock.release k"]
     );
-    ask(&mut client, "DLOCK.ACQUIRE k SHARED").grant();
+    client.ask("DLOCK.ACQUIRE k SHARED").grant();
 }
 
 /// Acquires without BLOCK: tries again after each `*.free`, and after `retry` in case an event was lost.
@@ -189,7 +189,7 @@ fn acquire_by_events(
 ) -> (String, u64) {
     let until = Instant::now() + 3 * SOON;
     loop {
-        let reply = ask(client, line);
+        let reply = client.ask(line);
         if !reply.is_nil() {
             return reply.grant();
         }
@@ -256,17 +256,17 @@ fn client_that_never_blocks_gets_its_turn_by_free_events() {
     } in families
     {
         for end in ends {
-            ask(&mut holder, "DEL k");
-            let held = ask(&mut holder, format!("{hold} EX 600"));
+            holder.ask("DEL k");
+            let held = holder.ask(format!("{hold} EX 600"));
             let held = fence_in(&held).expect("a grant");
             let mut client = server.connect();
-            assert!(ask(&mut client, request).is_nil());
+            assert!(client.ask(request).is_nil());
             let mut listener = Listener::to(&server, "__keyevent@0__:*");
-            assert!(ask(&mut client, request).is_nil());
-            let reply = ask(&mut holder, end.replace("FENCE", &held.to_string()));
+            assert!(client.ask(request).is_nil());
+            let reply = holder.ask(end.replace("FENCE", &held.to_string()));
             assert!(!reply.is_error() && reply != 0, "{end}: {reply:?}");
             assert!(listener.hears_free(SOON), "no event *.free after {end}");
-            let reply = ask(&mut client, request);
+            let reply = client.ask(request);
             assert!(
                 !reply.is_error() && !reply.is_nil(),
                 "after {end}: {reply:?}"
@@ -285,7 +285,7 @@ fn client_that_never_blocks_gets_its_turn_by_free_events() {
                 for turn in 0..5 {
                     let line = format!("DLOCK.ACQUIRE shared-by-all TOKEN {n}-{turn}");
                     if n % 2 == 0 {
-                        ask(&mut client, format!("{line} BLOCK 0")).grant();
+                        client.ask(format!("{line} BLOCK 0")).grant();
                     } else {
                         acquire_by_events(&mut client, &mut listener, &line, RETRY);
                     }
@@ -293,7 +293,7 @@ fn client_that_never_blocks_gets_its_turn_by_free_events() {
                     turns.fetch_add(1, Ordering::SeqCst);
                     inside.fetch_sub(1, Ordering::SeqCst);
                     let release = format!("DLOCK.RELEASE shared-by-all {n}-{turn}");
-                    assert_eq!(ask(&mut client, release), 1);
+                    assert_eq!(client.ask(release), 1);
                 }
             });
         }
@@ -314,33 +314,33 @@ fn free_event_is_sent_at_the_end_of_a_pause() {
         ("DONCE", "DONCE.BEGIN k"),
     ] {
         let event = family.to_lowercase();
-        ask(&mut client, format!("{request} TOKEN t"));
-        ask(&mut client, format!("{family}.PAUSE k 600000"));
-        ask(&mut client, format!("{family}.RELEASE k t"));
+        client.ask(format!("{request} TOKEN t"));
+        client.ask(format!("{family}.PAUSE k 600000"));
+        client.ask(format!("{family}.RELEASE k t"));
         let heard = listener.so_far(&mut client);
         assert!(
             heard.iter().all(|heard| !heard.contains(".free")),
             "{family}: {heard:?}"
         );
         // By a command.
-        ask(&mut client, format!("{family}.PAUSE k 0"));
+        client.ask(format!("{family}.PAUSE k 0"));
         let heard = listener.so_far(&mut client);
         assert_eq!(heard, [format!("{event}.free k")], "{family}");
-        ask(&mut client, "DEL k");
+        client.ask("DEL k");
         // By the timer.
-        ask(&mut client, format!("{family}.PAUSE k 5"));
+        client.ask(format!("{family}.PAUSE k 5"));
         assert!(listener.hears_free(SOON), "{family}");
         // Not while a waiter takes it.
-        ask(&mut client, format!("{family}.PAUSE k 600000"));
+        client.ask(format!("{family}.PAUSE k 600000"));
         let mut waiter = queued(&server, format!("{request} BLOCK 0 TOKEN w"));
-        ask(&mut client, format!("{family}.PAUSE k 0"));
+        client.ask(format!("{family}.PAUSE k 0"));
         reply(&mut waiter);
         let heard = listener.so_far(&mut client);
         assert!(
             heard.iter().all(|heard| !heard.contains(".free")),
             "{family}: {heard:?}"
         );
-        ask(&mut client, "DEL k");
+        client.ask("DEL k");
         listener.so_far(&mut client);
     }
 }
@@ -351,17 +351,17 @@ fn pause_of_absent_group_finishes_no_round() {
     let server = notifying("Ed");
     let mut client = server.connect();
     let mut listener = Listener::to_events(&server);
-    ask(&mut client, "DWG.PAUSE g 600000");
+    client.ask("DWG.PAUSE g 600000");
     let finished = Reply::Array(vec![Reply::Int(0), Reply::Int(0)]);
-    assert_eq!(ask(&mut client, "DWG.WAIT g BLOCK 0"), finished);
+    assert_eq!(client.ask("DWG.WAIT g BLOCK 0"), finished);
     assert_eq!(listener.so_far(&mut client), [""; 0]);
     // A request that waits to be added holds up WAIT.
     let mut member = queued(&server, "DWG.ADD g BLOCK 0 TOKEN m");
-    assert!(ask(&mut client, "DWG.WAIT g").is_nil());
+    assert!(client.ask("DWG.WAIT g").is_nil());
     let mut watcher = queued(&server, "DWG.WAIT g BLOCK 0");
-    ask(&mut client, "DWG.PAUSE g 0");
+    client.ask("DWG.PAUSE g 0");
     granted(&mut member);
-    ask(&mut client, "DWG.DONE g m");
+    client.ask("DWG.DONE g m");
     assert_eq!(
         reply(&mut watcher),
         Reply::Array(vec![Reply::Int(1), Reply::Int(0)])

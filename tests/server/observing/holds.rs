@@ -111,11 +111,11 @@ fn holds_shows_every_field_of_every_family() {
         ),
     ];
     for (db, _, _, line, _) in cases {
-        ask(&mut holder, format!("SELECT {db}"));
-        fences.push(any_grant(&ask(&mut holder, line)).1);
+        holder.ask(format!("SELECT {db}"));
+        fences.push(any_grant(&holder.ask(line)).1);
     }
     // A key without holds has no row, nor has one that only waits.
-    ask(&mut holder, "DSEM.LIMIT pinned 1");
+    holder.ask("DSEM.LIMIT pinned 1");
     let _waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     for mut client in [server.connect(), server.connect_resp3()] {
         let (rows, calls) = walk(&mut client, &[]);
@@ -137,7 +137,7 @@ fn holds_shows_every_field_of_every_family() {
     }
     // A hold that another server granted has no client here, and a key may have any bytes.
     let mut client = server.connect();
-    ask(&mut client, "DEBUG RELOAD");
+    client.ask("DEBUG RELOAD");
     call!(client, "DLOCK.ACQUIRE", b"a b\r\n\0\xff");
     let (rows, _) = walk(&mut client, &[]);
     let reloaded = rows.iter().filter(|row| row.client.is_none()).count();
@@ -186,7 +186,7 @@ fn walk_finds_holds_whose_keys_move_meanwhile() {
             "SWAPDB 2 0".to_owned(),
             format!("DLOCK.ACQUIRE new{n} EX 600"),
         ] {
-            ask(&mut client, line);
+            client.ask(line);
         }
         if n < 2 {
             let key = format!("k{}", 20 + n);
@@ -194,7 +194,7 @@ fn walk_finds_holds_whose_keys_move_meanwhile() {
             let at = Some((0, key.clone()));
             let gone = rows.iter().find(|row| row.key == at).expect("held");
             lasting.remove(&gone.fence);
-            ask(&mut client, format!("DEL {key}"));
+            client.ask(format!("DEL {key}"));
         }
         let (next, rows) = page(&mut client, &cursor, &["COUNT", "3"]);
         met.extend(rows);
@@ -215,7 +215,7 @@ fn cursor_of_another_form_is_refused_and_named() {
     let mut client = server.connect();
     for cursor in ["1", "00", "-1", "1-"] {
         let text = format!("ERR a cursor is 0 or what the last call returned, not '{cursor}'");
-        let reply = ask(&mut client, format!("DSYNC.HOLDS {cursor}"));
+        let reply = client.ask(format!("DSYNC.HOLDS {cursor}"));
         assert_eq!(reply, Reply::Error(text));
     }
 }
@@ -224,7 +224,7 @@ fn cursor_of_another_form_is_refused_and_named() {
 fn renamed_hold_has_no_place_until_it_is_found() {
     let server = Server::start();
     let mut client = server.connect();
-    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE old EX 600").grant();
+    let (_, fence) = client.ask("DLOCK.ACQUIRE old EX 600").grant();
     // In one turn, so that the timer has not found it yet.
     let replies = at_once(&mut client, &["RENAME old new", "DSYNC.HOLDS 0"]);
     let row = HeldRow::read(&replies[1].as_array()[1].as_array()[0]);
@@ -259,12 +259,12 @@ fn owner_pattern_fits_what_keys_would_list() {
     ];
     for owner in owners {
         call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 100, "OWNER", owner);
-        call!(client, "SELECT", 1);
+        client.ask("SELECT 1");
         call!(client, "SET", owner, 1);
-        call!(client, "SELECT", 0);
+        client.ask("SELECT 0");
     }
     // These have no owner, and fit no pattern.
-    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 100);
+    client.ask("DSEM.ACQUIRE sem LIMIT 100");
     call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 100, "OWNER", "");
     for pattern in [
         "*", "?", "??", "web-1", "web-1*", "web-?", "*1", "*web*", "[ab]", "[a-b]*", "[^a]",
@@ -273,10 +273,10 @@ fn owner_pattern_fits_what_keys_would_list() {
     ] {
         let (rows, _) = walk(&mut client, &["OWNER", pattern, "COUNT", "1000"]);
         let found: BTreeSet<_> = rows.into_iter().filter_map(|row| row.owner).collect();
-        call!(client, "SELECT", 1);
+        client.ask("SELECT 1");
         let keys = call!(client, "KEYS", pattern);
         let listed: BTreeSet<_> = keys.as_array().iter().filter_map(text).collect();
-        call!(client, "SELECT", 0);
+        client.ask("SELECT 0");
         assert_eq!(found, listed, "{pattern:?}");
     }
 }
@@ -291,7 +291,7 @@ fn holds_on_a_replica_are_those_of_its_primary() {
         "DSEM.ACQUIRE sem LIMIT 5 EX 500",
         "DSEM.ACQUIRE sem LIMIT 5 EX 400 OWNER web-2",
     ] {
-        ask(&mut client, line).grant();
+        client.ask(line).grant();
     }
     replica.wait_to_catch_up_with(&primary);
     let by_fence = |server: &Server| -> BTreeMap<u64, HeldRow> {
@@ -343,8 +343,8 @@ fn script_of_operations_page_ends_everything_of_one_owner() {
     let users = acl_users("Any server");
     let operator = users.iter().find(|user| user.starts_with("operator "));
     let operator = operator.expect("a ready-made operator");
-    assert_eq!(ask(&mut client, format!("ACL SETUSER {operator}")), "OK");
-    let mut line = |line: &str| ask(&mut client, line);
+    assert_eq!(client.ask(format!("ACL SETUSER {operator}")), "OK");
+    let mut line = |line: &str| client.ask(line);
     for n in 0..250 {
         line(&format!(
             "DSEM.ACQUIRE sem LIMIT 1000 OWNER app@web-1:{n} EX 600"
@@ -359,7 +359,7 @@ fn script_of_operations_page_ends_everything_of_one_owner() {
     line("DONCE.BEGIN once OWNER app@web-1:7 EX 600");
     line("DONCE.BEGIN other OWNER app@web-11:7 EX 600");
     // Otherwise a redis-cli that cannot log in goes on as the default user.
-    assert_eq!(ask(&mut client, "ACL SETUSER default off"), "OK");
+    assert_eq!(client.ask("ACL SETUSER default off"), "OK");
     let bin = folder_with_cli(&server);
     let path = std::env::var("PATH").expect("a path");
     let blocks = blocks(&document("docs/operations.md"));

@@ -7,13 +7,13 @@ use crate::support::*;
 /// Asserts that the longest wait is for this key, and returns what INFO says of it.
 #[track_caller]
 fn stuck(client: &mut Client, family: &str, key: &str, waiters: i64) -> Reply {
-    let contended = ask(client, "DSYNC.CONTENDED COUNT 1");
+    let contended = client.ask("DSYNC.CONTENDED COUNT 1");
     let [row] = contended.as_array() else {
         panic!("one key is stuck: {contended:?}");
     };
     assert_eq!(row.as_array()[1], *key);
     assert_eq!(row.as_array()[3], waiters);
-    ask(client, format!("{family}.INFO {key}"))
+    client.ask(format!("{family}.INFO {key}"))
 }
 
 /// The fence of the only holder, with this owner.
@@ -34,42 +34,29 @@ fn stuck_lock_is_paused_revoked_examined_and_goes_on_in_order() {
     let server = Server::start();
     let mut operator = server.connect();
     let mut hanging = server.connect();
-    ask(
-        &mut hanging,
-        "DLOCK.ACQUIRE deploy EX 3600 TOKEN a OWNER web-1",
-    );
+    hanging.ask("DLOCK.ACQUIRE deploy EX 3600 TOKEN a OWNER web-1");
     let mut second = queued(&server, "DLOCK.ACQUIRE deploy BLOCK 0 TOKEN b OWNER web-2");
     let mut third = queued(&server, "DLOCK.ACQUIRE deploy BLOCK 0 TOKEN c OWNER web-3");
 
     let fence = holder(&stuck(&mut operator, "DLOCK", "deploy", 2), "web-1");
-    assert_eq!(ask(&mut operator, "DLOCK.PAUSE deploy 600000"), 0);
-    assert_eq!(
-        ask(&mut operator, format!("DLOCK.REVOKE deploy {fence}")),
-        1
-    );
-    let info = ask(&mut operator, "DLOCK.INFO deploy");
+    assert_eq!(operator.ask("DLOCK.PAUSE deploy 600000"), 0);
+    assert_eq!(operator.ask(format!("DLOCK.REVOKE deploy {fence}")), 1);
+    let info = operator.ask("DLOCK.INFO deploy");
     assert_eq!(*info.field("state"), "paused");
     assert_eq!(*info.field("holders"), 0);
     assert_eq!(*info.field("waiters"), 2, "nobody was let in");
     // The worker that hung learns of it, and finds nothing to take.
-    assert_eq!(ask(&mut hanging, "DLOCK.RENEW deploy a"), 0);
-    assert!(ask(&mut hanging, "DLOCK.ACQUIRE deploy TOKEN d").is_nil());
+    assert_eq!(hanging.ask("DLOCK.RENEW deploy a"), 0);
+    assert!(hanging.ask("DLOCK.ACQUIRE deploy TOKEN d").is_nil());
     // Who comes now stands behind those who came before.
     let mut fourth = queued(&server, "DLOCK.ACQUIRE deploy BLOCK 0 TOKEN e");
-    assert!(ask(&mut operator, "DLOCK.PAUSE deploy 0").as_int() > 0);
+    assert!(operator.ask("DLOCK.PAUSE deploy 0").as_int() > 0);
 
     for (waiter, token) in [(&mut second, "b"), (&mut third, "c"), (&mut fourth, "e")] {
         assert_eq!(granted(waiter).0, token);
-        assert_eq!(
-            ask(&mut operator, format!("DLOCK.RELEASE deploy {token}")),
-            1
-        );
+        assert_eq!(operator.ask(format!("DLOCK.RELEASE deploy {token}")), 1);
     }
-    assert_eq!(
-        ask(&mut operator, "EXISTS deploy"),
-        0,
-        "nothing is left of it"
-    );
+    assert_eq!(operator.ask("EXISTS deploy"), 0, "nothing is left of it");
     assert_calm(&server);
 }
 
@@ -80,32 +67,29 @@ fn failing_work_is_paused_revoked_examined_and_goes_on_with_its_attempts() {
     let server = Server::start();
     let mut operator = server.connect();
     let mut worker = server.connect();
-    ask(&mut worker, "DONCE.BEGIN report TOKEN a OWNER web-1");
+    worker.ask("DONCE.BEGIN report TOKEN a OWNER web-1");
     let mut second = queued(&server, "DONCE.BEGIN report BLOCK 0 TOKEN b OWNER web-2");
     let mut third = queued(&server, "DONCE.BEGIN report BLOCK 0 TOKEN c OWNER web-3");
-    ask(&mut worker, "DONCE.FAIL report a REASON 'no disk space'");
+    worker.ask("DONCE.FAIL report a REASON 'no disk space'");
     assert_eq!(reply(&mut second).as_array()[0], *"RUN");
 
     let info = stuck(&mut operator, "DONCE", "report", 1);
     assert_eq!(*info.field("last-reason"), "no disk space");
     let fence = holder(&info, "web-2");
-    assert_eq!(ask(&mut operator, "DONCE.PAUSE report 600000"), 0);
-    assert_eq!(
-        ask(&mut operator, format!("DONCE.REVOKE report {fence}")),
-        1
-    );
-    let info = ask(&mut operator, "DONCE.INFO report");
+    assert_eq!(operator.ask("DONCE.PAUSE report 600000"), 0);
+    assert_eq!(operator.ask(format!("DONCE.REVOKE report {fence}")), 1);
+    let info = operator.ask("DONCE.INFO report");
     assert_eq!(*info.field("state"), "paused");
     assert_eq!(*info.field("attempts"), 2);
     assert_eq!(*info.field("waiters"), 1);
-    assert!(ask(&mut worker, "DONCE.BEGIN report TOKEN d").is_nil());
-    assert_eq!(ask(&mut second, "DONCE.DONE report b"), 0, "it was revoked");
+    assert!(worker.ask("DONCE.BEGIN report TOKEN d").is_nil());
+    assert_eq!(second.ask("DONCE.DONE report b"), 0, "it was revoked");
     third.expect_silence(A_WHILE);
 
-    assert!(ask(&mut operator, "DONCE.PAUSE report 0").as_int() > 0);
+    assert!(operator.ask("DONCE.PAUSE report 0").as_int() > 0);
     let run = reply(&mut third);
     assert_eq!(run.as_array()[3], 3, "the third attempt");
-    assert_eq!(ask(&mut third, "DONCE.DONE report c RESULT r"), 1);
-    assert_eq!(ask(&mut worker, "DONCE.BEGIN report").as_array()[1], *"r");
+    assert_eq!(third.ask("DONCE.DONE report c RESULT r"), 1);
+    assert_eq!(worker.ask("DONCE.BEGIN report").as_array()[1], *"r");
     assert_calm(&server);
 }

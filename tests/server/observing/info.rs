@@ -174,7 +174,7 @@ fn info_shows_holder_with_fence_owner_client_and_lease() {
             (hold.field("fence"), hold.field("client")),
             (&Reply::Int(fence.cast_signed()), &Reply::Int(other_id))
         );
-        call!(client, "DEL", "key");
+        client.ask("DEL key");
     }
 }
 
@@ -183,7 +183,7 @@ fn info_lists_ten_holders_and_waiters_or_count() {
     let server = Server::start();
     let mut client = server.connect();
     for _ in 0..25 {
-        call!(client, "DSEM.ACQUIRE", "key", "LIMIT", 25).grant();
+        client.ask("DSEM.ACQUIRE key LIMIT 25").grant();
     }
     let waiters: Vec<_> = (0..12)
         .map(|_| queued(&server, "DSEM.ACQUIRE key BLOCK 0"))
@@ -252,13 +252,13 @@ fn info_never_shows_a_token() {
             assert!(!has(&bytes, b"s3cret"), "{}", bytes.escape_ascii());
         }
         // INFO does not show a token that the server made either.
-        call!(client, "DEL", "key");
+        client.ask("DEL key");
         let [.., named, unnamed] = &mut waiters[..] else {
             panic!("two wait")
         };
         let (made, _) = grant_of(&named.recv(SOON).expect("granted"));
         assert_eq!(made, "wa1ter-s3cret");
-        call!(client, "DEL", "key");
+        client.ask("DEL key");
         let (made, _) = grant_of(&unnamed.recv(SOON).expect("granted"));
         let bytes = raw(&server, &format!("{family}.INFO key"));
         assert!(
@@ -271,7 +271,7 @@ fn info_never_shows_a_token() {
             "{}",
             bytes.escape_ascii()
         );
-        call!(client, "RENAME", "key", format!("{family}-done"));
+        client.ask(format!("RENAME key {family}-done"));
     }
 }
 
@@ -280,21 +280,21 @@ fn info_and_check_change_nothing() {
     let server = Server::start();
     let mut client = server.connect();
     let mut stream = ReplicationStream::attach(&server);
-    let (member, _) = call!(client, "DWG.ADD", "group").grant();
+    let (member, _) = client.ask("DWG.ADD group").grant();
     stream.take_so_far(&server);
-    let (token, _) = call!(client, "DLOCK.ACQUIRE", "key", "PX", 40).grant();
+    let (token, _) = client.ask("DLOCK.ACQUIRE key PX 40").grant();
     let before = digest(&server, "group");
     for _ in 0..20 {
-        call!(client, "DWG.INFO", "group");
-        call!(client, "DWG.CHECK", "group", &member);
-        call!(client, "DLOCK.CHECK", "key", &token);
-        call!(client, "DLOCK.INFO", "key");
-        call!(client, "DSEM.INFO", "absent");
-        call!(client, "DSEM.CHECK", "absent", "t");
+        client.ask("DWG.INFO group");
+        client.ask(format!("DWG.CHECK group {member}"));
+        client.ask(format!("DLOCK.CHECK key {token}"));
+        client.ask("DLOCK.INFO key");
+        client.ask("DSEM.INFO absent");
+        client.ask("DSEM.CHECK absent t");
     }
     assert_eq!(digest(&server, "group"), before);
     // Only the lapse of the lock is replicated.
-    eventually("the lapse", SOON, || call!(client, "EXISTS", "key") == 0);
+    eventually("the lapse", SOON, || client.ask("EXISTS key") == 0);
     let written: Vec<_> = stream
         .take_so_far(&server)
         .iter()
@@ -320,12 +320,12 @@ fn info_and_check_change_nothing() {
 fn info_on_replica_shows_holders_and_says_waiters_are_unknown() {
     let primary = Server::start();
     let mut client = primary.connect();
-    let (token, fence) = call!(client, "DLOCK.ACQUIRE", "key", "OWNER", "me", "EX", 500).grant();
+    let (token, fence) = client.ask("DLOCK.ACQUIRE key OWNER me EX 500").grant();
     let replica = Server::builder().replica_of(&primary).start();
     let _waiter = queued(&primary, "DLOCK.ACQUIRE key BLOCK 0");
     replica.wait_to_catch_up_with(&primary);
     let mut there = replica.connect();
-    let info = call!(there, "DLOCK.INFO", "key");
+    let info = there.ask("DLOCK.INFO key");
     assert_eq!(*info.field("waiters"), "unknown on a replica");
     assert_eq!(*info.field("longest-wait-ms"), "unknown on a replica");
     assert!(info.field("first-waiters").as_array().is_empty());
@@ -337,5 +337,5 @@ fn info_on_replica_shows_holders_and_says_waiters_are_unknown() {
         "a connection of another server"
     );
     assert!((1..=500_000).contains(&hold.field("lease-left-ms").as_int()));
-    assert!(call!(there, "DLOCK.CHECK", "key", token).as_int() > 0);
+    assert!(there.ask(format!("DLOCK.CHECK key {token}")).as_int() > 0);
 }

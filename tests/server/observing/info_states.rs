@@ -12,24 +12,25 @@ fn info_of_lock_shows_its_mode_and_lists_holders_in_order() {
         client
             .call(&[&["DLOCK.ACQUIRE", "key"], words].concat())
             .grant();
-        let info = call!(client, "DLOCK.INFO", "key");
+        let info = client.ask("DLOCK.INFO key");
         assert_eq!(*info.field("state"), state);
         assert_eq!(
             *info.field("first-holders").as_array()[0].field("mode"),
             state
         );
-        call!(client, "DEL", "key");
+        client.ask("DEL key");
     }
     // Holders are listed in the order of their grants.
     let fences: Vec<_> = (0..5)
         .map(|_| {
-            call!(client, "DLOCK.ACQUIRE", "key", "SHARED")
+            client
+                .ask("DLOCK.ACQUIRE key SHARED")
                 .grant()
                 .1
                 .cast_signed()
         })
         .collect();
-    let info = call!(client, "DLOCK.INFO", "key");
+    let info = client.ask("DLOCK.INFO key");
     let shown: Vec<_> = info
         .field("first-holders")
         .as_array()
@@ -44,8 +45,8 @@ fn info_of_lock_shows_its_mode_and_lists_holders_in_order() {
 #[track_caller]
 fn expect_fields(client: &mut Client, info: &str, fields: &str, story: &[(&str, &str)]) {
     for (line, expected) in story {
-        assert!(!ask(client, line).is_error(), "{line}");
-        let info = ask(client, format!("{info} key"));
+        assert!(!client.ask(line).is_error(), "{line}");
+        let info = client.ask(format!("{info} key"));
         let shown = fields
             .split(' ')
             .map(|field| format!("{:?}", info.field(field)));
@@ -74,13 +75,13 @@ fn info_of_semaphore_shows_its_limit_and_permits() {
 fn info_of_group_shows_its_round() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DWG.EXPECT", "key", 5);
-    let (one, _) = call!(client, "DWG.ADD", "key", "LIMIT", 4).grant();
-    let (_, fence) = call!(client, "DWG.ADD", "key").grant();
-    call!(client, "DWG.ADD", "key").grant();
-    call!(client, "DWG.DONE", "key", one);
-    call!(client, "DWG.REVOKE", "key", fence);
-    let info = call!(client, "DWG.INFO", "key");
+    client.ask("DWG.EXPECT key 5");
+    let (one, _) = client.ask("DWG.ADD key LIMIT 4").grant();
+    let (_, fence) = client.ask("DWG.ADD key").grant();
+    client.ask("DWG.ADD key").grant();
+    client.ask(format!("DWG.DONE key {one}"));
+    client.ask(format!("DWG.REVOKE key {fence}"));
+    let info = client.ask("DWG.INFO key");
     let numbers = ["limit", "expected", "owed", "done", "lapsed", "holders"]
         .map(|field| info.field(field).as_int());
     assert_eq!(numbers, [4, 5, 4, 1, 1, 1]);
@@ -88,7 +89,7 @@ fn info_of_group_shows_its_round() {
     assert!(info.field("kept-until-unix-ms").is_nil());
 
     let _watcher = queued(&server, "DWG.WAIT key BLOCK 0");
-    let info = call!(client, "DWG.INFO", "key");
+    let info = client.ask("DWG.INFO key");
     assert_eq!(*info.field("waiters"), 1);
     let watcher = &info.field("first-waiters").as_array()[0];
     assert_eq!(*watcher.field("mode"), "wait");
@@ -116,11 +117,12 @@ fn info_of_once_key_shows_its_attempts_and_result() {
             ),
         ],
     );
-    let time = call!(client, "TIME").as_array()[0]
+    let time = client.ask("TIME").as_array()[0]
         .as_str()
         .parse::<i64>()
         .expect("seconds");
-    let until = call!(client, "DONCE.INFO", "key")
+    let until = client
+        .ask("DONCE.INFO key")
         .field("kept-until-unix-ms")
         .as_int();
     assert!(
@@ -133,11 +135,8 @@ fn info_of_once_key_shows_its_attempts_and_result() {
 fn info_lists_waiters_in_order_with_owner_client_and_age() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DSEM.ACQUIRE", "key", "LIMIT", 9, "PERMITS", 9).grant();
-    assert_eq!(
-        *call!(client, "DSEM.INFO", "key").field("longest-wait-ms"),
-        0
-    );
+    client.ask("DSEM.ACQUIRE key LIMIT 9 PERMITS 9").grant();
+    assert_eq!(*client.ask("DSEM.INFO key").field("longest-wait-ms"), 0);
     let mut waiters = Vec::new();
     for (count, permits) in [(1, "3"), (2, "1"), (3, "2")] {
         let mut waiter = server.connect();
@@ -157,13 +156,13 @@ fn info_lists_waiters_in_order_with_owner_client_and_age() {
         waiters.push((waiter, id, owner, permits));
     }
     eventually("the last to have waited for a while", SOON, || {
-        let info = call!(client, "DSEM.INFO", "key");
+        let info = client.ask("DSEM.INFO key");
         info.field("first-waiters").as_array()[2]
             .field("age-ms")
             .as_int()
             > 0
     });
-    let info = call!(client, "DSEM.INFO", "key");
+    let info = client.ask("DSEM.INFO key");
     assert_eq!(*info.field("waiters"), 3);
     let shown = info.field("first-waiters").as_array();
     for (waiter, (_, id, owner, permits)) in shown.iter().zip(&waiters) {
@@ -184,9 +183,9 @@ fn info_lists_waiters_in_order_with_owner_client_and_age() {
     // When the first waiter leaves, the list begins with the next one.
     waiters.remove(0).0.close();
     eventually("the head to be gone", SOON, || {
-        *call!(client, "DSEM.INFO", "key").field("waiters") == 2
+        *client.ask("DSEM.INFO key").field("waiters") == 2
     });
-    let info = call!(client, "DSEM.INFO", "key");
+    let info = client.ask("DSEM.INFO key");
     assert_eq!(
         *info.field("first-waiters").as_array()[0].field("client"),
         waiters[0].1
@@ -200,26 +199,27 @@ fn info_does_not_show_vacant_places() {
         .module_arg(600_000)
         .start();
     let mut client = server.connect();
-    call!(client, "DLOCK.ACQUIRE", "key").grant();
+    client.ask("DLOCK.ACQUIRE key").grant();
     let waiter = queued(&server, "DLOCK.ACQUIRE key BLOCK 0 TOKEN t");
     eventually("the waiter to have waited for a while", SOON, || {
-        call!(client, "DLOCK.INFO", "key")
+        client
+            .ask("DLOCK.INFO key")
             .field("longest-wait-ms")
             .as_int()
             >= 60
     });
     waiter.close();
     eventually("the waiter to be gone", SOON, || {
-        *call!(client, "DLOCK.INFO", "key").field("waiters") == 0
+        *client.ask("DLOCK.INFO key").field("waiters") == 0
     });
-    let info = call!(client, "DLOCK.INFO", "key");
+    let info = client.ask("DLOCK.INFO key");
     assert!(info.field("first-waiters").as_array().is_empty());
     assert_eq!(*info.field("longest-wait-ms"), 0);
     // When the token resumes its place, its age counts from the first request.
     let mut waiter = queued(&server, "DLOCK.ACQUIRE key BLOCK 0 TOKEN t");
-    assert_eq!(*call!(client, "DLOCK.INFO", "key").field("waiters"), 1);
-    let info = call!(client, "DLOCK.INFO", "key");
+    assert_eq!(*client.ask("DLOCK.INFO key").field("waiters"), 1);
+    let info = client.ask("DLOCK.INFO key");
     assert!(info.field("longest-wait-ms").as_int() >= 60, "{info:?}");
-    call!(client, "DEL", "key");
+    client.ask("DEL key");
     assert_eq!(waiter.recv(SOON).expect("granted").grant().0, "t");
 }

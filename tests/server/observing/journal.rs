@@ -4,11 +4,8 @@
 //! A server opens and closes its log file for every line. With 20,000 lapses at once, a line for each took four times
 //! as long as the lapses themselves.
 
+use crate::support::steps::SOON;
 use crate::support::*;
-use std::time::Duration;
-
-/// Longer than the SOON of `steps`: the waves are large.
-const SOON: Duration = Duration::from_secs(20);
 
 /// The lines about lapses in a server's log.
 #[derive(Default, Debug)]
@@ -80,12 +77,12 @@ fn few_lapses_are_logged_each_with_fence_and_owner() {
     let mut fences = Vec::new();
     for key in ["a", "b", "c"] {
         let owner = format!("web-{key}");
-        let grant = call!(client, "DLOCK.ACQUIRE", key, "PX", 20, "OWNER", &owner);
+        let grant = client.ask(format!("DLOCK.ACQUIRE {key} PX 20 OWNER {owner}"));
         fences.push((key, grant.grant().1, owner));
     }
     // A hold that was renewed once has no line when it lapses.
-    call!(client, "DLOCK.ACQUIRE", "renewed", "TOKEN", "t").grant();
-    assert_eq!(call!(client, "DLOCK.RENEW", "renewed", "t", "PX", 20), 1);
+    client.ask("DLOCK.ACQUIRE renewed TOKEN t").grant();
+    assert_eq!(client.ask("DLOCK.RENEW renewed t PX 20"), 1);
     eventually("four lapses", SOON, || {
         server.info_number("dsync", "dsync_lock_lapsed") == 4
     });
@@ -124,10 +121,10 @@ fn demotion_and_shutdown_log_the_lapses_left_out_so_far() {
     let mut server = Server::start();
     take(&server, WAVE, 50);
     wait_for_lapses(&server, WAVE);
-    assert_eq!(call!(server.connect(), "REPLICAOF", "127.0.0.1", 1), "OK");
+    assert_eq!(server.connect().ask("REPLICAOF 127.0.0.1 1"), "OK");
     let lapses = LapseLines::by(&server);
     assert_eq!(lapses.in_all(), WAVE, "{lapses:?}");
-    assert_eq!(call!(server.connect(), "REPLICAOF", "NO", "ONE"), "OK");
+    assert_eq!(server.connect().ask("REPLICAOF NO ONE"), "OK");
     take(&server, WAVE, 50);
     wait_for_lapses(&server, 2 * WAVE);
     server.shutdown();
@@ -143,8 +140,8 @@ fn revocations_are_logged_each_beside_a_wave_of_lapses() {
     wait_for_lapses(&server, 1_000);
     let mut client = server.connect();
     for _ in 0..REVOKED {
-        let (_, fence) = call!(client, "DLOCK.ACQUIRE", "key").grant();
-        assert_eq!(call!(client, "DLOCK.REVOKE", "key", fence), 1);
+        let (_, fence) = client.ask("DLOCK.ACQUIRE key").grant();
+        assert_eq!(client.ask(format!("DLOCK.REVOKE key {fence}")), 1);
     }
     let log = server.log_text();
     let lines = log.lines().filter(|line| line.contains("was revoked"));
@@ -157,17 +154,14 @@ fn loglevel_debug_logs_every_lapse_and_warning_none() {
     for (level, lines) in [("debug", WAVE), ("warning", 0)] {
         let server = Server::start();
         assert_eq!(
-            call!(server.connect(), "CONFIG", "SET", "loglevel", level),
+            server.connect().ask(format!("CONFIG SET loglevel {level}")),
             "OK"
         );
         take(&server, WAVE, 50);
         wait_for_lapses(&server, WAVE);
         // The demotion logs the number of lapses left out, if there is any.
-        assert_eq!(
-            call!(server.connect(), "CONFIG", "SET", "loglevel", "notice"),
-            "OK"
-        );
-        assert_eq!(call!(server.connect(), "REPLICAOF", "127.0.0.1", 1), "OK");
+        assert_eq!(server.connect().ask("CONFIG SET loglevel notice"), "OK");
+        assert_eq!(server.connect().ask("REPLICAOF 127.0.0.1 1"), "OK");
         let lapses = LapseLines::by(&server);
         assert_eq!(
             (lapses.lines, lapses.sums),

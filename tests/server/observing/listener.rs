@@ -65,7 +65,7 @@ impl Listener {
     pub fn so_far(&mut self, publisher: &mut Client) -> Vec<String> {
         self.markers += 1;
         let mark = self.markers.to_string();
-        assert!(call!(publisher, "PUBLISH", MARKER, &mark).as_int() > 0);
+        assert!(publisher.ask(format!("PUBLISH {} {mark}", MARKER)).as_int() > 0);
         let mut events = Vec::new();
         loop {
             let (channel, message) = self.next(SOON).expect("the marker comes");

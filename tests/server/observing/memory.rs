@@ -29,7 +29,7 @@ fn cost(keys: usize, prefix: &str, commands: &[String]) -> (f64, f64) {
     // Each command moves a part of the server's table that is being resized: finish that.
     for_all(&mut client, "EXISTS KEY");
     let taken = used_memory(&server) - before;
-    assert_eq!(ask(&mut client, "DBSIZE"), keys as i64, "{commands:?}");
+    assert_eq!(client.ask("DBSIZE"), keys as i64, "{commands:?}");
     let said = for_all(&mut client, "MEMORY USAGE KEY SAMPLES 0");
     let said: i64 = said.iter().map(Reply::as_int).sum();
     (taken / keys as f64, said as f64 / keys as f64)
@@ -108,10 +108,10 @@ fn flush_of_many_locks_gives_their_memory_back() {
     let acquire = |n| format!("DLOCK.ACQUIRE key:{n} EX 600");
     for flush in ["FLUSHALL", "FLUSHALL ASYNC"] {
         in_bulk(&mut client, (0..1_000).map(acquire));
-        ask(&mut client, "FLUSHALL");
+        client.ask("FLUSHALL");
         let before = used_memory(&server);
         in_bulk(&mut client, (0..200_000).map(acquire));
-        assert_eq!(ask(&mut client, flush), "OK");
+        assert_eq!(client.ask(flush), "OK");
         // Some chunks are kept, so that a server does not allocate each time.
         eventually("the memory of the start", SOON, || {
             used_memory(&server) - before < 1_000_000.0

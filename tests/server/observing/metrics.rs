@@ -20,7 +20,7 @@ fn metrics_section_has_every_field_and_begins_at_zero() {
         .all(|(name, value)| *value == 0 || name == "last_fence");
     assert!(zero, "{found:?}");
     let mut client = server.connect();
-    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE lock").grant();
+    let (_, fence) = client.ask("DLOCK.ACQUIRE lock").grant();
     assert_eq!(metric(&server, "last_fence"), fence);
     for section in ["everything", "all", "modules", "dsync"] {
         let info = server.info_section(section);
@@ -41,7 +41,7 @@ fn metrics_and_module_list_tell_the_version_and_the_commit() {
     let number = version.split('.').fold(0, |number, part| {
         100 * number + part.parse::<i64>().expect("a number")
     });
-    let modules = ask(&mut server.connect(), "MODULE LIST");
+    let modules = server.connect().ask("MODULE LIST");
     let ours = |module: &&Reply| *module.field("name") == "dsync";
     let module = modules.as_array().iter().find(ours).expect("it is loaded");
     assert_eq!(*module.field("ver"), number);
@@ -113,52 +113,52 @@ fn counters_of_each_family_count_exactly_what_happened() {
             }
             assert_eq!(counters(&server, family), expected, "{family}: {what}");
         };
-        fence_of(&ask(&mut client, format!("{begin} TOKEN a EX 600")));
+        fence_of(&client.ask(format!("{begin} TOKEN a EX 600")));
         check("a grant", &["granted_at_once"]);
         // A repeat, a renewal, a failed try and a RELEASE without a hold count nothing.
-        ask(&mut client, format!("{begin} TOKEN a EX 600"));
-        ask(&mut client, format!("{prefix}.RENEW k a"));
-        assert!(ask(&mut client, *begin).is_nil());
-        assert_eq!(ask(&mut client, format!("{release} k nobody")), 0);
+        client.ask(format!("{begin} TOKEN a EX 600"));
+        client.ask(format!("{prefix}.RENEW k a"));
+        assert!(client.ask(*begin).is_nil());
+        assert_eq!(client.ask(format!("{release} k nobody")), 0);
         check("commands that do not count", &[]);
 
         let mut waiter = queued(&server, format!("{begin} BLOCK 0 TOKEN b EX 600"));
         let (_, waiting) = gauges(&server);
         assert_eq!(waiting[at], 1, "{family}");
         check("queueing", &[]);
-        assert_eq!(ask(&mut client, format!("{release} k a")), 1);
+        assert_eq!(client.ask(format!("{release} k a")), 1);
         let second = fence_of(&reply(&mut waiter));
         check("a hand-over", &["released", "granted_after_wait"]);
         let (holds, waiting) = gauges(&server);
         assert_eq!((holds[at], waiting[at]), (1, 0), "{family}");
-        assert_eq!(ask(&mut client, format!("{prefix}.REVOKE k {second}")), 1);
+        assert_eq!(client.ask(format!("{prefix}.REVOKE k {second}")), 1);
         check("a revocation", &["revoked"]);
 
         let idle = |what: &str| {
             eventually(what, SOON, || gauges(&server).0[at] == 0);
         };
-        fence_of(&ask(&mut client, format!("{begin} PX 20")));
+        fence_of(&client.ask(format!("{begin} PX 20")));
         idle("a lapse");
         check(
             "a lapse",
             &["granted_at_once", "lapsed", "lapsed_unrenewed"],
         );
-        fence_of(&ask(&mut client, format!("{begin} TOKEN c EX 600")));
-        assert_eq!(ask(&mut client, format!("{prefix}.RENEW k c PX 20")), 1);
+        fence_of(&client.ask(format!("{begin} TOKEN c EX 600")));
+        assert_eq!(client.ask(format!("{prefix}.RENEW k c PX 20")), 1);
         idle("a renewed lapse");
         check(
             "a lapse of a hold that had been renewed",
             &["granted_at_once", "lapsed"],
         );
         let mut holder = server.connect();
-        fence_of(&ask(&mut holder, format!("{begin} EX 600 EPHEMERAL")));
+        fence_of(&holder.ask(format!("{begin} EX 600 EPHEMERAL")));
         holder.close();
         idle("the end of an ephemeral hold");
         check("a connection's end", &["granted_at_once", "disconnected"]);
 
-        fence_of(&ask(&mut client, format!("{begin} TOKEN d EX 600")));
+        fence_of(&client.ask(format!("{begin} TOKEN d EX 600")));
         check("a grant", &["granted_at_once"]);
-        assert!(ask(&mut client, format!("{begin} BLOCK 20")).is_nil());
+        assert!(client.ask(format!("{begin} BLOCK 20")).is_nil());
         check("a wait that ran out", &["wait_timeouts"]);
         // Without a token, and with one, whose place stays vacant.
         for token in [String::new(), format!("TOKEN {family}-e")] {
@@ -169,7 +169,7 @@ fn counters_of_each_family_count_exactly_what_happened() {
         let mut unblocked = server.connect();
         let id = unblocked.id();
         queue(&server, &mut unblocked, format!("{begin} BLOCK 0"));
-        assert_eq!(ask(&mut client, format!("CLIENT UNBLOCK {id}")), 1);
+        assert_eq!(client.ask(format!("CLIENT UNBLOCK {id}")), 1);
         assert!(reply(&mut unblocked).is_nil());
         check("a waiter that was unblocked", &[]);
         let mut killed = server.connect();
@@ -188,11 +188,11 @@ fn counters_of_each_family_count_exactly_what_happened() {
         );
 
         for end in *other_ends {
-            fence_of(&ask(&mut client, format!("{begin} TOKEN f{end} EX 600")));
-            assert_eq!(ask(&mut client, format!("{end} k f{end}")), 1);
+            fence_of(&client.ask(format!("{begin} TOKEN f{end} EX 600")));
+            assert_eq!(client.ask(format!("{end} k f{end}")), 1);
             check(end, &["granted_at_once", "released"]);
         }
-        ask(&mut client, "DEL k");
+        client.ask("DEL k");
         wait_until_all_is_quiet(&server);
         check("a removal", &[]);
     }
@@ -209,7 +209,7 @@ fn counters_of_each_family_count_exactly_what_happened() {
 fn limit_changes_metric_counts_changes_of_the_limit_in_force() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DSEM.ACQUIRE k LIMIT 1 EX 600").grant();
+    client.ask("DSEM.ACQUIRE k LIMIT 1 EX 600").grant();
     assert_eq!(
         metric(&server, "sem_limit_changes"),
         0,
@@ -226,11 +226,11 @@ fn limit_changes_metric_counts_changes_of_the_limit_in_force() {
         ("DSEM.ACQUIRE k LIMIT 4", 2),
         ("DSEM.LIMIT k NONE", 3),
     ] {
-        ask(&mut client, line);
+        client.ask(line);
         assert_eq!(metric(&server, "sem_limit_changes"), changes, "{line}");
     }
-    ask(&mut client, "DWG.ADD g LIMIT 1").grant();
-    ask(&mut client, "DWG.ADD g LIMIT 2").grant();
+    client.ask("DWG.ADD g LIMIT 1").grant();
+    client.ask("DWG.ADD g LIMIT 2").grant();
     assert_eq!(metric(&server, "wg_limit_changes"), 1);
     assert_eq!(metric(&server, "lock_limit_changes"), 0);
 }
@@ -239,13 +239,13 @@ fn limit_changes_metric_counts_changes_of_the_limit_in_force() {
 fn group_wait_counts_as_a_waiter_but_not_as_a_grant() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DWG.ADD g TOKEN a EX 600");
+    client.ask("DWG.ADD g TOKEN a EX 600");
     let mut finished = queued(&server, "DWG.WAIT g BLOCK 0");
     assert_eq!(metric(&server, "wg_waiters"), 1);
-    assert!(ask(&mut client, "DWG.WAIT g BLOCK 20").is_nil());
+    assert!(client.ask("DWG.WAIT g BLOCK 20").is_nil());
     queued(&server, "DWG.WAIT g BLOCK 0").close();
     wait_for_blocked(&server, 1);
-    assert_eq!(ask(&mut client, "DWG.DONE g a"), 1);
+    assert_eq!(client.ask("DWG.DONE g a"), 1);
     assert_eq!(reply(&mut finished).as_array().len(), 2);
     assert_eq!(
         counters(&server, "wg"),
@@ -266,7 +266,7 @@ fn wait_histogram_has_every_wait_that_ended_in_a_grant() {
     let classes = || BOUNDS_MS.map(|bound| metric(&server, &format!("wait_le_{bound}_ms")));
     let mut waited_ms = 0;
     for n in 1..=3 {
-        ask(&mut client, "DLOCK.ACQUIRE k TOKEN a EX 600").grant();
+        client.ask("DLOCK.ACQUIRE k TOKEN a EX 600").grant();
         let before = classes();
         let total_before = metric(&server, "wait_total_ms");
         let mut waiter = queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
@@ -274,9 +274,9 @@ fn wait_histogram_has_every_wait_that_ended_in_a_grant() {
             metric(&server, "longest_wait_ms") > 20
         });
         let least = metric(&server, "longest_wait_ms");
-        assert_eq!(ask(&mut client, "DLOCK.RELEASE k a"), 1);
+        assert_eq!(client.ask("DLOCK.RELEASE k a"), 1);
         granted(&mut waiter);
-        assert_eq!(ask(&mut client, "DLOCK.RELEASE k b"), 1);
+        assert_eq!(client.ask("DLOCK.RELEASE k b"), 1);
         let after = classes();
         assert_eq!(metric(&server, "wait_count"), n);
         let waited = metric(&server, "wait_total_ms") - total_before;
@@ -296,8 +296,8 @@ fn wait_histogram_has_every_wait_that_ended_in_a_grant() {
         }
     }
     // A wait that ends without a grant is in no class.
-    ask(&mut client, "DLOCK.ACQUIRE k EX 600").grant();
-    assert!(ask(&mut client, "DLOCK.ACQUIRE k BLOCK 30").is_nil());
+    client.ask("DLOCK.ACQUIRE k EX 600").grant();
+    assert!(client.ask("DLOCK.ACQUIRE k BLOCK 30").is_nil());
     assert_eq!(metric(&server, "wait_count"), 3);
     assert_eq!(metric(&server, "wait_total_ms"), waited_ms);
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 fn longest_wait_is_that_of_present_waiters() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k EX 600");
-    ask(&mut client, "DONCE.BEGIN o EX 600");
+    client.ask("DLOCK.ACQUIRE k EX 600");
+    client.ask("DONCE.BEGIN o EX 600");
     assert_eq!(metric(&server, "longest_wait_ms"), 0);
     let old = queued(&server, "DLOCK.ACQUIRE k BLOCK 0");
     eventually("a long wait", SOON, || {
@@ -23,7 +23,8 @@ fn longest_wait_is_that_of_present_waiters() {
     assert!(metric(&server, "longest_wait_ms") >= 300);
     old.close();
     wait_for_blocked(&server, 1);
-    let of_new = ask(&mut client, "DONCE.INFO o")
+    let of_new = client
+        .ask("DONCE.INFO o")
         .field("longest-wait-ms")
         .as_int()
         .unsigned_abs();
@@ -84,21 +85,21 @@ fn random_requests(server: &Server, seed: u64) {
             }
             1 => {
                 let (client, id) = clients.swap_remove(rng.random_range(0..clients.len()));
-                ask(&mut admin, format!("CLIENT KILL ID {id}"));
+                admin.ask(format!("CLIENT KILL ID {id}"));
                 drop(client);
             }
             2 => {
                 let (_, id) = &clients[rng.random_range(0..clients.len())];
                 let how = ["TIMEOUT", "ERROR"][rng.random_range(0..2)];
-                ask(&mut admin, format!("CLIENT UNBLOCK {id} {how}"));
+                admin.ask(format!("CLIENT UNBLOCK {id} {how}"));
             }
             3 => {
                 let key = ["l", "s", "g", "o"][rng.random_range(0..4)];
-                ask(&mut admin, format!("DEL {key}{}", rng.random_range(0..3)));
+                admin.ask(format!("DEL {key}{}", rng.random_range(0..3)));
             }
             4 => {
                 let key = ["l", "s", "g", "o"][rng.random_range(0..4)];
-                ask(&mut admin, format!("RENAME {key}0 {key}1"));
+                admin.ask(format!("RENAME {key}0 {key}1"));
             }
             _ => {}
         }
@@ -155,15 +156,15 @@ fn gauges_return_to_zero_after_random_waits_and_ends() {
 
 /// Makes holds of each family; the semaphore has so many that the server frees it on another thread.
 fn add_fixtures(client: &mut Client) {
-    ask(client, "DLOCK.ACQUIRE lock EX 600").grant();
+    client.ask("DLOCK.ACQUIRE lock EX 600").grant();
     for _ in 0..3 {
-        ask(client, "DLOCK.ACQUIRE shared SHARED EX 600").grant();
+        client.ask("DLOCK.ACQUIRE shared SHARED EX 600").grant();
     }
     for _ in 0..200 {
-        ask(client, "DSEM.ACQUIRE sem LIMIT 200 EX 600").grant();
+        client.ask("DSEM.ACQUIRE sem LIMIT 200 EX 600").grant();
     }
-    ask(client, "DWG.ADD group EX 600 EPHEMERAL").grant();
-    ask(client, "DONCE.BEGIN once EX 600");
+    client.ask("DWG.ADD group EX 600 EPHEMERAL").grant();
+    client.ask("DONCE.BEGIN once EX 600");
 }
 
 /// The holds of [`add_fixtures`], by family.
@@ -208,24 +209,24 @@ fn holds_gauge_follows_keys_that_come_and_go() {
         ),
         (&["COPY lock copied"], FIXTURE_HOLDS),
     ] {
-        ask(&mut client, "FLUSHALL");
+        client.ask("FLUSHALL");
         wait_for_holds(&server, "FLUSHALL", [0; 4]);
         add_fixtures(&mut client);
         assert_eq!(gauges(&server).0, FIXTURE_HOLDS);
         for line in lines {
-            let reply = ask(&mut client, *line);
+            let reply = client.ask(*line);
             assert!(
                 !reply.is_error() || line.starts_with("COPY"),
                 "{line}: {reply:?}"
             );
         }
         wait_for_holds(&server, &lines.join(", "), holds);
-        ask(&mut client, "SELECT 0");
+        client.ask("SELECT 0");
     }
     // RESTORE adds the holds of its payload; with REPLACE the holds of the old value go.
-    ask(&mut client, "FLUSHALL");
+    client.ask("FLUSHALL");
     add_fixtures(&mut client);
-    let payload = ask(&mut client, "DUMP sem");
+    let payload = client.ask("DUMP sem");
     assert_eq!(
         call!(client, "RESTORE", "restored", 0, payload.as_bytes()),
         "OK"
@@ -254,24 +255,26 @@ fn waiters_gauge_follows_removed_keys() {
     ] {
         let server = Server::start();
         let mut client = server.connect();
-        ask(&mut client, "DSEM.ACQUIRE k LIMIT 1 TOKEN held EX 600").grant();
-        ask(&mut client, "DSEM.ACQUIRE other LIMIT 1 EX 600").grant();
+        client
+            .ask("DSEM.ACQUIRE k LIMIT 1 TOKEN held EX 600")
+            .grant();
+        client.ask("DSEM.ACQUIRE other LIMIT 1 EX 600").grant();
         let mut waiters: Vec<_> = (0..3)
             .map(|n| queued(&server, format!("DSEM.ACQUIRE k TOKEN {n} EX 600 BLOCK 0")))
             .collect();
         assert_eq!(gauges(&server).1, [0, 3, 0, 0]);
-        ask(&mut client, line);
+        client.ask(line);
         if line == "RENAME other k" {
             assert_eq!(gauges(&server), ([0, 1, 0, 0], [0, 3, 0, 0]), "{line}");
-            ask(&mut client, "DEL k");
+            client.ask("DEL k");
         }
         // The waiters are granted one after the other on the new key.
         for (n, waiter) in waiters.iter_mut().enumerate() {
             granted(waiter);
             assert_eq!(gauges(&server).1[1], 2 - n as u64, "{line}");
-            assert_eq!(ask(&mut client, format!("DSEM.RELEASE k {n}")), 1);
+            assert_eq!(client.ask(format!("DSEM.RELEASE k {n}")), 1);
         }
-        ask(&mut client, "FLUSHALL");
+        client.ask("FLUSHALL");
         wait_until_all_is_quiet(&server);
         assert_eq!(metric(&server, "sem_granted_after_wait"), 3, "{line}");
         assert_eq!(
@@ -293,11 +296,11 @@ fn replica_gauges_show_the_primarys_holds_and_counters_stay_zero() {
         queued(&primary, "DWG.WAIT group BLOCK 0"),
         queued(&primary, "DONCE.BEGIN once BLOCK 0"),
     ];
-    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE other TOKEN t EX 600").grant();
-    ask(&mut client, "DLOCK.RENEW other t");
-    ask(&mut client, "DLOCK.ACQUIRE lapsing PX 10").grant();
+    let (_, fence) = client.ask("DLOCK.ACQUIRE other TOKEN t EX 600").grant();
+    client.ask("DLOCK.RENEW other t");
+    client.ask("DLOCK.ACQUIRE lapsing PX 10").grant();
     wait_until_gone(&mut client, "lapsing");
-    ask(&mut client, format!("DLOCK.REVOKE other {fence}"));
+    client.ask(format!("DLOCK.REVOKE other {fence}"));
     let late = Server::builder().replica_of(&primary).start();
     let agree = |what: &str| {
         for replica in [&early, &late] {
@@ -319,11 +322,11 @@ fn replica_gauges_show_the_primarys_holds_and_counters_stay_zero() {
     };
     assert_eq!(gauges(&primary), (FIXTURE_HOLDS, [1, 0, 1, 1]));
     agree("a full synchronisation or a stream");
-    ask(&mut client, "UNLINK sem");
-    ask(&mut client, "RENAME shared elsewhere");
-    ask(&mut client, "SET once x");
+    client.ask("UNLINK sem");
+    client.ask("RENAME shared elsewhere");
+    client.ask("SET once x");
     agree("removals");
-    ask(&mut client, "FLUSHALL ASYNC");
+    client.ask("FLUSHALL ASYNC");
     agree("FLUSHALL");
     drop(primary);
 }

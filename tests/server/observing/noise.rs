@@ -40,7 +40,7 @@ impl Watch {
     #[track_caller]
     fn begin(server: &Server) -> Watch {
         let (mut client, mut monitor) = (server.connect(), server.connect());
-        assert_eq!(ask(&mut monitor, "MONITOR"), "OK");
+        assert_eq!(monitor.ask("MONITOR"), "OK");
         let begun = at_once(
             &mut client,
             &[
@@ -156,7 +156,7 @@ impl Seen {
 fn idle_server_shows_no_commands_of_the_module() {
     let server = Server::start();
     Watch::idle(&server).assert_silent(&server, 0, false);
-    ask(&mut server.connect(), "DLOCK.ACQUIRE key EX 600").grant();
+    server.connect().ask("DLOCK.ACQUIRE key EX 600").grant();
     Watch::idle(&server).assert_silent(&server, 0, true);
     assert_calm(&server);
 }
@@ -165,11 +165,10 @@ fn idle_server_shows_no_commands_of_the_module() {
 fn idle_cluster_node_shows_cluster_nodes_and_no_other_command() {
     let cluster = Cluster::start();
     let key = cluster.key_of(0, "key");
-    ask(
-        &mut cluster[0].connect(),
-        format!("DLOCK.ACQUIRE {key} EX 600"),
-    )
-    .grant();
+    cluster[0]
+        .connect()
+        .ask(format!("DLOCK.ACQUIRE {key} EX 600"))
+        .grant();
     std::thread::scope(|scope| {
         scope.spawn(|| Watch::idle(&cluster[0]).assert_silent(&cluster[0], LOOKS, true));
         scope.spawn(|| Watch::idle(&cluster[1]).assert_silent(&cluster[1], LOOKS, false));
@@ -182,12 +181,14 @@ fn cluster_node_with_waiters_and_lapses_shows_no_extra_commands() {
     let cluster = Cluster::start();
     let (server, key) = (&cluster[0], cluster.key_of(0, "key"));
     let mut client = server.connect();
-    ask(&mut client, format!("DLOCK.ACQUIRE {key} EX 600 TOKEN t")).grant();
+    client
+        .ask(format!("DLOCK.ACQUIRE {key} EX 600 TOKEN t"))
+        .grant();
     let mut waiters: Vec<Client> = (0..5)
         .map(|_| queued(server, format!("DLOCK.ACQUIRE {key} PX 1 BLOCK 0")))
         .collect();
     let watch = Watch::begin(server);
-    ask(&mut client, format!("DLOCK.RELEASE {key} t"));
+    client.ask(format!("DLOCK.RELEASE {key} t"));
     waiters.iter_mut().for_each(|waiter| {
         granted(waiter);
     });
@@ -214,7 +215,7 @@ fn config_set_reads_loglevel_and_policy_only_when_they_were_set() {
         "dsync.rejoin-ms 7",
         "maxmemory-samples 5 hz 10",
     ] {
-        assert_eq!(ask(&mut client, format!("CONFIG SET {setting}")), "OK");
+        assert_eq!(client.ask(format!("CONFIG SET {setting}")), "OK");
     }
     let seen = watch.end();
     assert_eq!(seen.calls("config|get"), 0);
@@ -223,23 +224,20 @@ fn config_set_reads_loglevel_and_policy_only_when_they_were_set() {
 
     // When the loglevel is set, the module follows it.
     let (watch, grant_line) = (Watch::begin(&server), "was granted");
-    ask(&mut client, "DLOCK.ACQUIRE before EX 600").grant();
-    assert_eq!(ask(&mut client, "CONFIG SET hz 10 loglevel debug"), "OK");
+    client.ask("DLOCK.ACQUIRE before EX 600").grant();
+    assert_eq!(client.ask("CONFIG SET hz 10 loglevel debug"), "OK");
     assert!(!server.log_text().contains(grant_line));
-    ask(&mut client, "DLOCK.ACQUIRE after EX 600").grant();
+    client.ask("DLOCK.ACQUIRE after EX 600").grant();
     assert!(server.log_text().contains(grant_line));
-    assert_eq!(ask(&mut client, "CONFIG SET loglevel notice"), "OK");
-    assert_eq!(
-        ask(&mut client, "CONFIG SET maxmemory-policy noeviction"),
-        "OK"
-    );
+    assert_eq!(client.ask("CONFIG SET loglevel notice"), "OK");
+    assert_eq!(client.ask("CONFIG SET maxmemory-policy noeviction"), "OK");
     assert_eq!(watch.end().calls("config|get"), 3);
 }
 
 #[test]
 fn command_list_hides_internal_commands_where_possible() {
     let server = Server::start();
-    let list = ask(&mut server.connect(), "COMMAND LIST");
+    let list = server.connect().ask("COMMAND LIST");
     let names: Vec<_> = list.as_array().iter().map(Reply::as_str).collect();
     let has = |name: &str| names.iter().any(|shown| shown.eq_ignore_ascii_case(name));
     let flavour = server.flavour();
@@ -257,11 +255,11 @@ fn server_works_with_config_and_persist_renamed_away() {
         .config("rename-command", r#"PERSIST """#)
         .start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE key EX 600 TOKEN t").grant();
+    client.ask("DLOCK.ACQUIRE key EX 600 TOKEN t").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE key PX 1 BLOCK 0");
-    assert_eq!(ask(&mut client, "DLOCK.RENEW key t PX 1"), 1);
+    assert_eq!(client.ask("DLOCK.RENEW key t PX 1"), 1);
     granted(&mut waiter);
     wait_until_gone(&mut client, "key");
-    assert_eq!(ask(&mut client, "DSYNC.PROBE key"), "OK");
+    assert_eq!(client.ask("DSYNC.PROBE key"), "OK");
     assert_calm(&server);
 }

@@ -30,7 +30,7 @@ struct Monitor {
 impl Monitor {
     fn start(server: &Server) -> Monitor {
         let mut client = server.connect();
-        assert_eq!(ask(&mut client, "MONITOR"), "OK");
+        assert_eq!(client.ask("MONITOR"), "OK");
         Monitor {
             server_port: server.port(),
             client,
@@ -42,7 +42,7 @@ impl Monitor {
     fn stop(mut self, server: &Server) -> Vec<String> {
         assert_eq!(server.port(), self.server_port);
         const END: &str = "the-end-of-the-watch";
-        ask(&mut server.connect(), format!("ECHO {END}"));
+        server.connect().ask(format!("ECHO {END}"));
         let mut seen = Vec::new();
         loop {
             let line = self.client.recv(SOON).expect("the end is seen");
@@ -58,7 +58,7 @@ impl Monitor {
 /// As [`ask`]; asserts that the reply has no token, unless it is a grant.
 #[track_caller]
 fn ask_for(client: &mut Client, line: &str) -> Reply {
-    let reply = ask(client, line);
+    let reply = client.ask(line);
     if fence_in(&reply).is_none() {
         assert_silent(&format!("the reply to {line}"), &format!("{reply:?}"));
     }
@@ -144,7 +144,7 @@ const LINES: &[&str] = &[
 /// Sends everything that has to do with tokens. Returns connections that still wait or hold.
 fn send_tokens_everywhere(server: &Server) -> Vec<Client> {
     let mut client = server.connect();
-    ask(&mut client, "SET string x");
+    client.ask("SET string x");
     for line in LINES {
         ask_for(&mut client, line);
     }
@@ -177,7 +177,7 @@ fn send_tokens_everywhere(server: &Server) -> Vec<Client> {
     ] {
         ask_for(&mut client, line);
     }
-    ask(&mut client, "EXEC");
+    client.ask("EXEC");
 
     // In a script. The server shows the arguments of EVAL, so the script itself builds the mark.
     let script = "
@@ -191,7 +191,7 @@ fn send_tokens_everywhere(server: &Server) -> Vec<Client> {
     assert_eq!(call!(client, "EVAL", script, 1, "scripted"), 1);
 
     // In queues: granted, superseded, timed out, closed, and still waiting.
-    ask(&mut client, "DLOCK.ACQUIRE queue TOKEN s3kr3t-0 EX 600");
+    client.ask("DLOCK.ACQUIRE queue TOKEN s3kr3t-0 EX 600");
     let mut served = queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-1 EX 600 BLOCK 0");
     let mut old = queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-2 BLOCK 0");
     let mut short = server.connect();
@@ -206,21 +206,19 @@ fn send_tokens_everywhere(server: &Server) -> Vec<Client> {
     for reply in [reply(&mut old), short] {
         assert_silent("a waiter's reply", &format!("{reply:?}"));
     }
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE queue s3kr3t-0"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE queue s3kr3t-0"), 1);
     granted(&mut served);
     let waiting = queued(server, "DONCE.BEGIN running TOKEN s3kr3t-9 BLOCK 0");
     // A revocation and a lapse, which are logged.
-    let lapsing = ask(&mut client, "DLOCK.ACQUIRE lapsing TOKEN s3kr3t-1 PX 10");
+    let lapsing = client.ask("DLOCK.ACQUIRE lapsing TOKEN s3kr3t-1 PX 10");
     lapsing.grant();
     wait_until_gone(&mut client, "lapsing");
-    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE revoked TOKEN s3kr3t-1").grant();
-    assert_eq!(ask(&mut client, format!("DLOCK.REVOKE revoked {fence}")), 1);
+    let (_, fence) = client.ask("DLOCK.ACQUIRE revoked TOKEN s3kr3t-1").grant();
+    assert_eq!(client.ask(format!("DLOCK.REVOKE revoked {fence}")), 1);
     // A user without the permission.
-    call!(
-        client, "ACL", "SETUSER", "nobody", "on", "nopass", "~*", "+ping"
-    );
+    client.ask("ACL SETUSER nobody on nopass ~* +ping");
     let mut nobody = server.connect();
-    ask(&mut nobody, "AUTH nobody x");
+    nobody.ask("AUTH nobody x");
     for line in [
         "DLOCK.RELEASE queue s3kr3t-1",
         "DLOCK.ACQUIRE queue TOKEN s3kr3t-1",
@@ -237,7 +235,7 @@ fn assert_nothing_is_seen(server: &Server, seen: &[String]) {
     assert_silent("MONITOR", &seen.join("\n"));
     let mut client = server.connect();
     let mut look = |line: &str| {
-        let text = format!("{:#?}", ask(&mut client, line));
+        let text = format!("{:#?}", client.ask(line));
         assert_silent(line, &text);
         text
     };
@@ -279,7 +277,7 @@ fn clients_tokens_are_nowhere_to_be_seen() {
         .start();
     let replica = talkative().replica_of(&primary).start();
     let mut listener = primary.connect();
-    call!(listener, "PSUBSCRIBE", "*");
+    listener.ask("PSUBSCRIBE *");
     let monitors = [Monitor::start(&primary), Monitor::start(&replica)];
     let clients = send_tokens_everywhere(&primary);
     replica.wait_to_catch_up_with(&primary);
@@ -289,7 +287,7 @@ fn clients_tokens_are_nowhere_to_be_seen() {
         ask_for(&mut client, line);
     }
     assert!(
-        ask(&mut client, "DLOCK.CHECK queue s3kr3t-1").as_int() > 0,
+        client.ask("DLOCK.CHECK queue s3kr3t-1").as_int() > 0,
         "it has the hold"
     );
 
@@ -316,7 +314,7 @@ fn clients_tokens_are_nowhere_to_be_seen() {
     assert_nothing_is_seen(&replica, &on_replica.stop(&replica));
 
     // The owner is not hidden, even if it is the word TOKEN.
-    let owned = ask(&mut primary.connect(), "DLOCK.INFO owned");
+    let owned = primary.connect().ask("DLOCK.INFO owned");
     assert_eq!(
         *owned.field("first-holders").as_array()[0].field("owner"),
         "TOKEN"
@@ -343,7 +341,9 @@ fn tokens_remain_in_aof_replicas_dump_and_outer_eval() {
         .start();
     let mut stream = ReplicationStream::attach(&server);
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN s3kr3t-1 EX 600").grant();
+    client
+        .ask("DLOCK.ACQUIRE lock TOKEN s3kr3t-1 EX 600")
+        .grant();
     let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF's directory");
     let aof: Vec<u8> = files
         .flat_map(|file| fs::read(file.expect("a file").path()).expect("it is read"))
@@ -356,7 +356,7 @@ fn tokens_remain_in_aof_replicas_dump_and_outer_eval() {
             .any(|command| words(command).join(" ").contains(MARK)),
         "replicas"
     );
-    let dumped = ask(&mut client, "DUMP lock");
+    let dumped = client.ask("DUMP lock");
     assert!(
         String::from_utf8_lossy(dumped.as_bytes()).contains(MARK),
         "DUMP"
@@ -391,7 +391,7 @@ fn token_without_the_word_token_is_hidden() {
         "DLOCK.INFO lock s3kr3t-1",
     ] {
         // The client itself may see what it sent.
-        assert!(ask(&mut client, line).is_error(), "{line}");
+        assert!(client.ask(line).is_error(), "{line}");
     }
     let seen = monitor.stop(&server);
     let owned = |line: &&String| line.contains("OWNER") && line.contains("\"me\"");
@@ -412,7 +412,7 @@ fn server_made_tokens_are_nowhere_to_be_seen() {
         "DWG.ADD group EX 600",
         "DONCE.BEGIN once EX 600",
     ] {
-        let reply = ask(&mut client, line);
+        let reply = client.ask(line);
         let token = reply
             .as_array()
             .iter()
@@ -428,7 +428,7 @@ fn server_made_tokens_are_nowhere_to_be_seen() {
     .iter()
     .zip(&tokens)
     {
-        assert!(ask(&mut client, format!("{command} {token}")).as_int() > 0);
+        assert!(client.ask(format!("{command} {token}")).as_int() > 0);
     }
     let mut text = monitor.stop(&server).join("\n");
     for line in [
@@ -440,7 +440,7 @@ fn server_made_tokens_are_nowhere_to_be_seen() {
         "DWG.INFO group",
         "DONCE.INFO once",
     ] {
-        text += &format!("{:?}", ask(&mut client, line));
+        text += &format!("{:?}", client.ask(line));
     }
     text += &server.log_text();
     for token in tokens {
@@ -498,10 +498,10 @@ fn log_at_debug_names_grants_and_releases_by_fence() {
                     .filter(|line| line.contains(key) && line.contains(fence))
                     .count()
             };
-            let reply = ask(&mut client, grant);
+            let reply = client.ask(grant);
             let fence = fence_in(&reply).expect("a grant").to_string();
             assert_eq!(lines(&fence), usize::from(is_told), "{grant} at {level}");
-            assert_eq!(ask(&mut client, release), 1);
+            assert_eq!(client.ask(release), 1);
             assert_eq!(
                 lines(&fence),
                 2 * usize::from(is_told),

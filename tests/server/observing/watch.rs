@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Watches the key and runs `event`. Returns whether the transaction behind it was executed.
 fn goes_through(server: &Server, key: &str, event: impl FnOnce(&mut Client)) -> bool {
     let (mut watching, mut other) = (server.connect(), server.connect());
-    assert_eq!(ask(&mut watching, format!("WATCH {key}")), "OK");
+    assert_eq!(watching.ask(format!("WATCH {key}")), "OK");
     event(&mut other);
     let replies = at_once(&mut watching, &["MULTI", "PING", "EXEC"]);
     !replies[2].is_nil()
@@ -19,38 +19,38 @@ fn watch_aborts_when_a_hold_is_granted_or_ends() {
     let server = Server::start();
     let mut admin = server.connect();
     let through = goes_through(&server, "lock", |other| {
-        ask(other, "DLOCK.ACQUIRE lock TOKEN held SHARED").grant();
+        other.ask("DLOCK.ACQUIRE lock TOKEN held SHARED").grant();
     });
     assert!(!through, "a grant");
     let through = goes_through(&server, "lock", |other| {
-        ask(other, "DLOCK.ACQUIRE lock TOKEN too SHARED").grant();
+        other.ask("DLOCK.ACQUIRE lock TOKEN too SHARED").grant();
     });
     assert!(!through, "a second grant");
     let through = goes_through(&server, "lock", |other| {
-        assert_eq!(ask(other, "DLOCK.RELEASE lock too"), 1);
+        assert_eq!(other.ask("DLOCK.RELEASE lock too"), 1);
     });
     assert!(!through, "a release that leaves another holder");
     let through = goes_through(&server, "lock", |other| {
-        assert_eq!(ask(other, "DLOCK.RELEASE lock held"), 1);
+        assert_eq!(other.ask("DLOCK.RELEASE lock held"), 1);
     });
     assert!(!through, "the last release");
 
-    let (_, fence) = ask(&mut admin, "DLOCK.ACQUIRE lock").grant();
+    let (_, fence) = admin.ask("DLOCK.ACQUIRE lock").grant();
     let through = goes_through(&server, "lock", |other| {
-        assert_eq!(ask(other, format!("DLOCK.REVOKE lock {fence}")), 1);
+        assert_eq!(other.ask(format!("DLOCK.REVOKE lock {fence}")), 1);
     });
     assert!(!through, "a revocation");
 
-    ask(&mut admin, "DLOCK.ACQUIRE lock PX 60000 TOKEN held").grant();
+    admin.ask("DLOCK.ACQUIRE lock PX 60000 TOKEN held").grant();
     let through = goes_through(&server, "lock", |other| {
-        assert_eq!(ask(other, "DLOCK.RENEW lock held PX 20"), 1);
+        assert_eq!(other.ask("DLOCK.RENEW lock held PX 20"), 1);
         wait_until_gone(other, "lock");
     });
     assert!(!through, "a lapse");
 
     let ephemeral = {
         let mut client = server.connect();
-        ask(&mut client, "DLOCK.ACQUIRE lock EPHEMERAL").grant();
+        client.ask("DLOCK.ACQUIRE lock EPHEMERAL").grant();
         client
     };
     let through = goes_through(&server, "lock", |other| {
@@ -59,17 +59,17 @@ fn watch_aborts_when_a_hold_is_granted_or_ends() {
     });
     assert!(!through, "a connection's end");
 
-    ask(&mut admin, "DLOCK.ACQUIRE lock PX 60000 TOKEN held").grant();
+    admin.ask("DLOCK.ACQUIRE lock PX 60000 TOKEN held").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
     let through = goes_through(&server, "lock", |other| {
-        assert_eq!(ask(other, "DLOCK.RELEASE lock held"), 1);
+        assert_eq!(other.ask("DLOCK.RELEASE lock held"), 1);
         granted(&mut waiter);
     });
     assert!(!through, "handed over");
 
-    ask(&mut admin, "DSEM.ACQUIRE semaphore LIMIT 1").grant();
+    admin.ask("DSEM.ACQUIRE semaphore LIMIT 1").grant();
     let through = goes_through(&server, "semaphore", |other| {
-        assert_eq!(ask(other, "DSEM.LIMIT semaphore 3"), 1);
+        assert_eq!(other.ask("DSEM.LIMIT semaphore 3"), 1);
     });
     assert!(!through, "a limit");
 }
@@ -78,23 +78,23 @@ fn watch_aborts_when_a_hold_is_granted_or_ends() {
 fn watch_does_not_abort_for_renewals_tries_or_queue_changes() {
     let server = Server::start();
     let mut admin = server.connect();
-    ask(&mut admin, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
+    admin.ask("DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
     let through = goes_through(&server, "lock", |other| {
-        assert_eq!(ask(other, "DLOCK.RENEW lock held"), 1);
-        assert_eq!(ask(other, "DLOCK.RENEW lock held EX 100"), 1);
+        assert_eq!(other.ask("DLOCK.RENEW lock held"), 1);
+        assert_eq!(other.ask("DLOCK.RENEW lock held EX 100"), 1);
     });
     assert!(through, "a renewal");
     let through = goes_through(&server, "lock", |other| {
-        ask(other, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
+        other.ask("DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
     });
     assert!(through, "the same hold again");
     let through = goes_through(&server, "lock", |other| {
-        assert!(ask(other, "DLOCK.ACQUIRE lock").is_nil());
-        assert_eq!(ask(other, "DLOCK.RELEASE lock another"), 0);
-        assert_eq!(ask(other, "DLOCK.RENEW lock another"), 0);
-        assert_eq!(ask(other, "DLOCK.REVOKE lock 1"), 0);
-        assert!(ask(other, "DLOCK.CHECK lock held").as_int() > 0);
-        ask(other, "DLOCK.INFO lock");
+        assert!(other.ask("DLOCK.ACQUIRE lock").is_nil());
+        assert_eq!(other.ask("DLOCK.RELEASE lock another"), 0);
+        assert_eq!(other.ask("DLOCK.RENEW lock another"), 0);
+        assert_eq!(other.ask("DLOCK.REVOKE lock 1"), 0);
+        assert!(other.ask("DLOCK.CHECK lock held").as_int() > 0);
+        other.ask("DLOCK.INFO lock");
     });
     assert!(through, "commands without effect");
     let through = goes_through(&server, "lock", |_| {
@@ -112,9 +112,9 @@ fn watch_does_not_abort_for_renewals_tries_or_queue_changes() {
 fn watch_by_holder_is_not_aborted_by_its_own_renewals() {
     let server = Server::start();
     let (mut worker, mut renewer) = (server.connect(), server.connect());
-    ask(&mut worker, "DLOCK.ACQUIRE lock TOKEN mine").grant();
-    ask(&mut worker, "WATCH lock");
-    assert_eq!(ask(&mut renewer, "DLOCK.RENEW lock mine"), 1);
+    worker.ask("DLOCK.ACQUIRE lock TOKEN mine").grant();
+    worker.ask("WATCH lock");
+    assert_eq!(renewer.ask("DLOCK.RENEW lock mine"), 1);
     let replies = at_once(
         &mut worker,
         &["MULTI", "SET work done", "DLOCK.RELEASE lock mine", "EXEC"],
@@ -138,29 +138,29 @@ fn tracking_tells_of_grants_and_ends_but_not_of_renewals() {
     let server = Server::start();
     let mut other = server.connect();
     let mut caching = server.connect_resp3();
-    assert_eq!(ask(&mut caching, "CLIENT TRACKING ON"), "OK");
+    assert_eq!(caching.ask("CLIENT TRACKING ON"), "OK");
     // The server reports one change for each read of a tracked key.
-    assert!(ask(&mut caching, "DLOCK.INFO lock").is_nil());
-    ask(&mut other, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
+    assert!(caching.ask("DLOCK.INFO lock").is_nil());
+    other.ask("DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
     assert_eq!(invalidated(&mut caching)[0], "lock");
 
-    assert!(ask(&mut caching, "DLOCK.CHECK lock held").as_int() > 0);
-    assert_eq!(ask(&mut other, "DLOCK.RENEW lock held"), 1);
-    ask(&mut other, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    assert!(caching.ask("DLOCK.CHECK lock held").as_int() > 0);
+    assert_eq!(other.ask("DLOCK.RENEW lock held"), 1);
+    other.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN next PX 30000 BLOCK 0");
     caching.expect_silence(QUIET);
 
     // A release and the grant to the next waiter are one change.
-    assert_eq!(ask(&mut other, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(other.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut waiter);
     assert_eq!(invalidated(&mut caching)[0], "lock");
     caching.expect_silence(QUIET);
 
     // A lapse, which no command causes.
-    assert!(ask(&mut caching, "DLOCK.CHECK lock next").as_int() > 0);
-    assert_eq!(ask(&mut other, "DLOCK.RENEW lock next PX 20"), 1);
+    assert!(caching.ask("DLOCK.CHECK lock next").as_int() > 0);
+    assert_eq!(other.ask("DLOCK.RENEW lock next PX 20"), 1);
     assert_eq!(invalidated(&mut caching)[0], "lock");
-    assert_eq!(ask(&mut other, "EXISTS lock"), 0);
+    assert_eq!(other.ask("EXISTS lock"), 0);
 }
 
 #[test]
@@ -168,12 +168,9 @@ fn tracking_by_prefix_tells_of_a_lapse() {
     let server = Server::start();
     let mut other = server.connect();
     let mut caching = server.connect_resp3();
-    assert_eq!(
-        ask(&mut caching, "CLIENT TRACKING ON BCAST PREFIX lock"),
-        "OK"
-    );
-    ask(&mut other, "DLOCK.ACQUIRE lock PX 150").grant();
+    assert_eq!(caching.ask("CLIENT TRACKING ON BCAST PREFIX lock"), "OK");
+    other.ask("DLOCK.ACQUIRE lock PX 150").grant();
     assert_eq!(invalidated(&mut caching)[0], "lock");
     assert_eq!(invalidated(&mut caching)[0], "lock", "the lapse");
-    assert_eq!(ask(&mut other, "EXISTS lock"), 0);
+    assert_eq!(other.ask("EXISTS lock"), 0);
 }

@@ -9,16 +9,16 @@ use crate::support::*;
 /// Acquires as a client does that must not lose its grant in a failover: returns the fence of a confirmed grant.
 #[track_caller]
 fn acquire_confirmed(client: &mut Client, key: &str, token: &str) -> Option<u64> {
-    let reply = ask(client, format!("DLOCK.ACQUIRE {key} EX 60 TOKEN {token}"));
+    let reply = client.ask(format!("DLOCK.ACQUIRE {key} EX 60 TOKEN {token}"));
     if reply.is_nil() {
         return None;
     }
     let fence = reply.grant().1;
     // WAIT counts the replicas that have the writes of its own connection.
-    if ask(client, "WAIT 1 500").as_int() >= 1 {
+    if client.ask("WAIT 1 500").as_int() >= 1 {
         return Some(fence);
     }
-    ask(client, format!("DLOCK.RELEASE {key} {token}"));
+    client.ask(format!("DLOCK.RELEASE {key} {token}"));
     None
 }
 
@@ -38,25 +38,25 @@ fn wait_confirms_grant_unless_primary_is_cut_off() {
         confirmed.is_some()
     });
     let confirmed = confirmed.expect("the wait ended with one");
-    assert!(ask(&mut replica.connect(), "DLOCK.CHECK confirmed t").as_int() > 0);
+    assert!(replica.connect().ask("DLOCK.CHECK confirmed t").as_int() > 0);
 
     // A waiter that asked before the partition is granted after it: its WAIT does not confirm the grant.
-    ask(&mut client, "DLOCK.ACQUIRE handed-on TOKEN t");
+    client.ask("DLOCK.ACQUIRE handed-on TOKEN t");
     let mut waiter = queued(&primary, "DLOCK.ACQUIRE handed-on BLOCK 0 TOKEN w");
     replica.wait_to_catch_up_with(&primary);
     here.cut_off();
-    ask(&mut client, "DLOCK.RELEASE handed-on t");
+    client.ask("DLOCK.RELEASE handed-on t");
     assert_eq!(granted(&mut waiter).0, "w");
-    assert_eq!(ask(&mut waiter, "WAIT 1 300"), 0);
+    assert_eq!(waiter.ask("WAIT 1 300"), 0);
     assert_eq!(acquire_confirmed(&mut client, "doubtful", "t"), None);
-    assert_eq!(ask(&mut client, "EXISTS doubtful"), 0);
+    assert_eq!(client.ask("EXISTS doubtful"), 0);
 
     // The promoted replica has the confirmed hold and no other.
     let mut across = replica.connect();
-    assert_eq!(ask(&mut across, "REPLICAOF NO ONE"), "OK");
-    let again = ask(&mut across, "DLOCK.ACQUIRE confirmed EX 60 TOKEN t");
+    assert_eq!(across.ask("REPLICAOF NO ONE"), "OK");
+    let again = across.ask("DLOCK.ACQUIRE confirmed EX 60 TOKEN t");
     assert_eq!(again.grant().1, confirmed);
-    assert!(ask(&mut across, "DLOCK.ACQUIRE doubtful").grant().1 > confirmed);
+    assert!(across.ask("DLOCK.ACQUIRE doubtful").grant().1 > confirmed);
     assert_calm(&primary);
     assert_calm(&replica);
 }
@@ -68,17 +68,17 @@ fn waitaof_confirms_grant_that_survives_a_kill() {
         .config("appendfsync", "everysec")
         .start();
     let mut client = server.connect();
-    let fence = ask(&mut client, "DLOCK.ACQUIRE k EX 60 TOKEN t").grant().1;
+    let fence = client.ask("DLOCK.ACQUIRE k EX 60 TOKEN t").grant().1;
     // Redis 7.0 has no WAITAOF; `kills` tests `appendfsync always`.
     if server.flavour().product == Product::Redis && server.flavour().version < (7, 2, 0) {
-        assert!(ask(&mut client, "WAITAOF 1 0 1000").is_error());
+        assert!(client.ask("WAITAOF 1 0 1000").is_error());
         return;
     }
-    let confirmed = ask(&mut client, "WAITAOF 1 0 8000");
+    let confirmed = client.ask("WAITAOF 1 0 8000");
     assert_eq!(confirmed.as_array(), [Reply::Int(1), Reply::Int(0)]);
     server.kill9();
     server.start_again();
-    let again = ask(&mut server.connect(), "DLOCK.ACQUIRE k EX 60 TOKEN t");
+    let again = server.connect().ask("DLOCK.ACQUIRE k EX 60 TOKEN t");
     assert_eq!(again.grant().1, fence);
     assert_calm(&server);
 }

@@ -19,7 +19,7 @@ fn fail_over(from: &Server, to: &Server) {
     let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 30000", to.port());
     // The primary may not yet count a replica as online whose link has just come up.
     eventually("a failover that begins", SOON, || {
-        ask(&mut from.connect(), &failover) == "OK"
+        from.connect().ask(&failover) == "OK"
     });
     eventually("the change of roles", SOON * 2, || {
         role(to) == "master" && role(from) == "slave"
@@ -58,8 +58,8 @@ const WAITS: [&str; 6] = [
 fn failover_keeps_holds_and_serves_waiters_that_ask_again() {
     let (old, new) = pair();
     let mut client = old.connect();
-    let fences = HOLDS.map(|(_, request)| ask(&mut client, request).grant().1);
-    let run = ask(&mut client, RUN);
+    let fences = HOLDS.map(|(_, request)| client.ask(request).grant().1);
+    let run = client.ask(RUN);
     let run_fence = run.as_array()[2].as_int();
     let highest = fences.iter().copied().max().expect("a fence");
     let mut waiters: Vec<Client> = WAITS.iter().map(|wait| queued(&old, wait)).collect();
@@ -86,9 +86,9 @@ fn failover_keeps_holds_and_serves_waiters_that_ask_again() {
         } else {
             &mut client
         };
-        assert_eq!(ask(connection, request).grant().1, fence, "{request}");
+        assert_eq!(connection.ask(request).grant().1, fence, "{request}");
     }
-    let again = ask(&mut client, RUN);
+    let again = client.ask(RUN);
     assert_eq!(again, run, "the same run, the same attempt: {run_fence}");
 
     for release in [
@@ -98,7 +98,7 @@ fn failover_keeps_holds_and_serves_waiters_that_ask_again() {
         "DWG.DONE group group-holder",
         "DONCE.FAIL work worker REASON tired",
     ] {
-        assert_eq!(ask(&mut client, release), 1, "{release}");
+        assert_eq!(client.ask(release), 1, "{release}");
     }
     // The promoted node binds the EPHEMERAL hold to the connection on which its token came back.
     bound.close();
@@ -132,14 +132,11 @@ fn failover_keeps_holds_and_serves_waiters_that_ask_again() {
 fn fences_rise_and_holds_last_over_repeated_failovers() {
     let servers = pair();
     let (mut primary, mut replica) = (&servers.0, &servers.1);
-    let held = ask(&mut primary.connect(), "DLOCK.ACQUIRE held EX 600 TOKEN t");
+    let held = primary.connect().ask("DLOCK.ACQUIRE held EX 600 TOKEN t");
     let (mut highest, mut granted_so_far) = (held.grant().1, 1);
     for round in 0..4 {
         for n in 0..3 {
-            let fence = ask(
-                &mut primary.connect(),
-                format!("DLOCK.ACQUIRE k{round}-{n}"),
-            );
+            let fence = primary.connect().ask(format!("DLOCK.ACQUIRE k{round}-{n}"));
             let fence = fence.grant().1;
             assert!(fence > highest, "round {round}: {fence} after {highest}");
             highest = fence;
@@ -149,8 +146,8 @@ fn fences_rise_and_holds_last_over_repeated_failovers() {
         fail_over(primary, replica);
         std::mem::swap(&mut primary, &mut replica);
         let mut client = primary.connect();
-        assert_eq!(ask(&mut client, "DBSIZE"), granted_so_far);
-        let again = ask(&mut client, "DLOCK.ACQUIRE held EX 600 TOKEN t");
+        assert_eq!(client.ask("DBSIZE"), granted_so_far);
+        let again = client.ask("DLOCK.ACQUIRE held EX 600 TOKEN t");
         assert_eq!(again, held);
         replica.wait_to_catch_up_with(primary);
         assert_eq!(digest(primary, "held"), digest(replica, "held"));
@@ -167,8 +164,8 @@ fn failover_answers_redirectable_and_reading_waiters() {
         return;
     }
     let mut client = old.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock EX 60 TOKEN t");
-    ask(&mut client, "DWG.ADD group EX 60 TOKEN t");
+    client.ask("DLOCK.ACQUIRE lock EX 60 TOKEN t");
+    client.ask("DWG.ADD group EX 60 TOKEN t");
     let mut waiters = [
         ("CLIENT CAPA redirect", "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w"),
         ("CLIENT CAPA redirect", "DWG.WAIT group BLOCK 0"),
@@ -177,7 +174,7 @@ fn failover_answers_redirectable_and_reading_waiters() {
     ]
     .map(|(first, wait)| {
         let mut waiter = old.connect();
-        assert_eq!(ask(&mut waiter, first), "OK");
+        assert_eq!(waiter.ask(first), "OK");
         queue(&old, &mut waiter, wait);
         waiter
     });
@@ -206,16 +203,16 @@ fn failover_answers_redirectable_and_reading_waiters() {
 fn failover_that_times_out_keeps_every_waiter() {
     let (old, deaf) = pair();
     let mut client = old.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lapsing PX 1500 TOKEN t");
-    ask(&mut client, "DLOCK.ACQUIRE held EX 60 TOKEN t");
+    client.ask("DLOCK.ACQUIRE lapsing PX 1500 TOKEN t");
+    client.ask("DLOCK.ACQUIRE held EX 60 TOKEN t");
     let mut lapse = queued(&old, "DLOCK.ACQUIRE lapsing BLOCK 0 TOKEN w");
     let mut release = queued(&old, "DLOCK.ACQUIRE held BLOCK 0 TOKEN w");
     deaf.wait_to_catch_up_with(&old);
     // The replica cannot acknowledge the next command.
     deaf.stop();
-    ask(&mut client, "SET x 1");
+    client.ask("SET x 1");
     let timeout = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 3000", deaf.port());
-    assert_eq!(ask(&mut client, &timeout), "OK");
+    assert_eq!(client.ask(&timeout), "OK");
     let state = || old.info("replication", "master_failover_state");
     assert_eq!(state(), "waiting-for-sync");
     // The paused primary postpones a new request, and does not refuse it.
@@ -236,9 +233,9 @@ fn failover_that_times_out_keeps_every_waiter() {
     });
     assert_eq!(role(&old), "master");
     assert_eq!(granted(&mut lapse).0, "w");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE held t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE held t"), 1);
     assert_eq!(granted(&mut release).0, "w");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE held w"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE held w"), 1);
     assert_eq!(granted(&mut late).0, "late");
     deaf.cont();
     deaf.wait_to_catch_up_with(&old);
@@ -250,30 +247,28 @@ fn failover_that_times_out_keeps_every_waiter() {
 fn forced_failover_to_stopped_replica_can_be_aborted() {
     let (old, deaf) = pair_with_grace(300);
     let mut client = old.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lapsing PX 1500 TOKEN t");
-    let fence = ask(&mut client, "DLOCK.ACQUIRE held EX 60 TOKEN t")
-        .grant()
-        .1;
+    client.ask("DLOCK.ACQUIRE lapsing PX 1500 TOKEN t");
+    let fence = client.ask("DLOCK.ACQUIRE held EX 60 TOKEN t").grant().1;
     let waits = ["lapsing", "held"].map(|key| {
         let request = format!("DLOCK.ACQUIRE {key} BLOCK 0 TOKEN w");
         (key, queued(&old, request))
     });
     deaf.wait_to_catch_up_with(&old);
     deaf.stop();
-    ask(&mut client, "SET x 1");
+    client.ask("SET x 1");
     // After 100 ms the primary makes itself a replica of the stopped server.
     let force = format!("FAILOVER TO 127.0.0.1 {} FORCE TIMEOUT 100", deaf.port());
-    assert_eq!(ask(&mut client, force), "OK");
+    assert_eq!(client.ask(force), "OK");
     eventually("the node to be a replica", SOON, || role(&old) == "slave");
     let mut client = old.connect();
-    let aborted = ask(&mut client, "FAILOVER ABORT");
+    let aborted = client.ask("FAILOVER ABORT");
     assert_eq!(aborted, "OK");
     assert_eq!(role(&old), "master");
 
     // A waiter that still waits is served; one that was answered or closed asks again and is served.
-    let highest = ask(&mut client, "DLOCK.ACQUIRE new").grant().1;
+    let highest = client.ask("DLOCK.ACQUIRE new").grant().1;
     assert!(highest > fence);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE held t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE held t"), 1);
     for (key, waiter) in waits {
         match ended(waiter) {
             Ended::Granted(later) => assert!(later > fence),
@@ -298,7 +293,7 @@ fn forced_failover_to_stopped_replica_can_be_aborted() {
 fn failover_in_wave_of_lapses_answers_all_and_goes_on() {
     let (old, new) = pair_with_grace(200);
     let mut client = old.connect();
-    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE lasting EX 60 TOKEN t").grant();
+    let (_, fence) = client.ask("DLOCK.ACQUIRE lasting EX 60 TOKEN t").grant();
     let wave = LapseWave::start(&old, 100);
     let mut waiter = old.connect();
     tell(&mut waiter, "DLOCK.ACQUIRE lasting BLOCK 0");
@@ -312,9 +307,9 @@ fn failover_in_wave_of_lapses_answers_all_and_goes_on() {
 
     // The new primary has every hold, lapses the overdue ones, and serves its own queue.
     let mut client = new.connect();
-    assert!(ask(&mut client, "DLOCK.CHECK lasting t").as_int() > 0);
+    assert!(client.ask("DLOCK.CHECK lasting t").as_int() > 0);
     let mut heir = queued(&new, "DLOCK.ACQUIRE lasting BLOCK 0 TOKEN heir");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lasting t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lasting t"), 1);
     assert!(granted(&mut heir).1 > fence);
     eventually("the rest of the wave", SOON, || keys(&new) == 1);
     old.wait_to_catch_up_with(&new);

@@ -7,9 +7,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::steps::SOON;
 use crate::support::*;
-
-const SOON: Duration = Duration::from_secs(20);
 
 /// Acquires and releases a hundred locks and semaphores until `stop` is set; returns the number of rounds.
 fn traffic(client: &mut Client, stop: &AtomicBool) -> u64 {
@@ -18,30 +17,15 @@ fn traffic(client: &mut Client, stop: &AtomicBool) -> u64 {
         let key = format!("k{}", calls % 100);
         let token = format!("t{calls}");
         let before = format!("t{}", calls.saturating_sub(37));
-        call!(
-            client,
-            "DLOCK.ACQUIRE",
-            &key,
-            "SHARED",
-            "TOKEN",
-            &token,
-            "PX",
-            600_000
-        );
-        call!(
-            client,
-            "DSEM.ACQUIRE",
-            format!("s{key}"),
-            "LIMIT",
-            50,
-            "TOKEN",
-            &token,
-            "PX",
-            600_000
-        );
+        client.ask(format!(
+            "DLOCK.ACQUIRE {key} SHARED TOKEN {token} PX 600000"
+        ));
+        client.ask(format!(
+            "DSEM.ACQUIRE s{key} LIMIT 50 TOKEN {token} PX 600000"
+        ));
         let old = format!("k{}", calls.saturating_sub(37) % 100);
-        call!(client, "DLOCK.RELEASE", &old, &before);
-        call!(client, "DSEM.RELEASE", format!("s{old}"), &before);
+        client.ask(format!("DLOCK.RELEASE {old} {before}"));
+        client.ask(format!("DSEM.RELEASE s{old} {before}"));
         calls += 1;
     }
     calls
@@ -58,7 +42,7 @@ fn wait_until_module_sees_no_listener(server: &Server) {
     let mut client = server.connect();
     let since = std::time::Instant::now();
     eventually("some turns of the cron", SOON, || {
-        call!(client, "PING");
+        client.ask("PING");
         since.elapsed() > Duration::from_millis(500)
     });
 }
@@ -96,8 +80,8 @@ fn aof_switched_on_under_traffic_has_everything_after() {
             move || traffic(&mut client, stop)
         });
         let mut operator = server.connect();
-        assert_eq!(call!(operator, "CONFIG", "SET", "appendonly", "yes"), "OK");
-        assert_eq!(call!(operator, "CONFIG", "REWRITE"), "OK");
+        assert_eq!(operator.ask("CONFIG SET appendonly yes"), "OK");
+        assert_eq!(operator.ask("CONFIG REWRITE"), "OK");
         eventually("the AOF is written", SOON, || {
             server.info_number("persistence", "aof_rewrite_in_progress") == 0
                 && server.info_number("persistence", "aof_rewrite_scheduled") == 0
@@ -122,13 +106,13 @@ fn timer_decisions_before_first_snapshot_are_whole_commands_in_backlog() {
         .start();
     wait_until_module_sees_no_listener(&primary);
     let mut client = primary.connect();
-    call!(client, "DLOCK.ACQUIRE", "lapsing", "PX", 1_500).grant();
-    call!(client, "DLOCK.ACQUIRE", "passed-on", "PX", 1_500).grant();
+    client.ask("DLOCK.ACQUIRE lapsing PX 1500").grant();
+    client.ask("DLOCK.ACQUIRE passed-on PX 1500").grant();
     let mut next = primary.connect();
     send!(next, "DLOCK.ACQUIRE", "passed-on", "BLOCK", 0, "TOKEN", "n");
     wait_for_blocked(&primary, 1);
     let mut replica = primary.connect();
-    assert_eq!(call!(replica, "REPLCONF", "capa", "eof"), "OK");
+    assert_eq!(replica.ask("REPLCONF capa eof"), "OK");
     send!(replica, "PSYNC", "?", -1);
     eventually("a backlog", SOON, || {
         primary.info_number("replication", "repl_backlog_active") == 1
@@ -164,7 +148,7 @@ fn timer_decisions_without_replica_count_for_save_points() {
     let changes = || server.info_number("persistence", "rdb_changes_since_last_save");
     let mut client = server.connect();
     for n in 0..LAPSES {
-        call!(client, "DLOCK.ACQUIRE", format!("k{n}"), "PX", 2_000).grant();
+        client.ask(format!("DLOCK.ACQUIRE k{n} PX 2000")).grant();
     }
     let before = changes();
     assert_eq!(server.info_number("dsync", "dsync_lock_lapsed"), 0);
@@ -185,7 +169,7 @@ fn changes_without_replica_count_for_save_points() {
     let before = server.info_number("persistence", "rdb_changes_since_last_save");
     let mut client = server.connect();
     for n in 0..10 {
-        call!(client, "DLOCK.ACQUIRE", format!("k{n}")).grant();
+        client.ask(format!("DLOCK.ACQUIRE k{n}")).grant();
     }
     let after = server.info_number("persistence", "rdb_changes_since_last_save");
     assert!(

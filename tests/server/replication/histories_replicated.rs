@@ -157,7 +157,9 @@ const WAYS: [SyncWay; 5] = [
 ];
 
 fn knows(server: &Server, setting: &str) -> bool {
-    !call!(server.connect(), "CONFIG", "GET", setting)
+    !server
+        .connect()
+        .ask(format!("CONFIG GET {setting}"))
         .as_array()
         .is_empty()
 }
@@ -175,7 +177,10 @@ fn full_synchronisation_in_random_history_misses_nothing() {
                 continue;
             }
             for (name, value) in of_primary {
-                assert_eq!(call!(primary.connect(), "CONFIG", "SET", name, value), "OK");
+                assert_eq!(
+                    primary.connect().ask(format!("CONFIG SET {name} {value}")),
+                    "OK"
+                );
             }
             let full_before = primary.info_number("stats", "sync_full");
             let replica = of_replica
@@ -192,7 +197,9 @@ fn full_synchronisation_in_random_history_misses_nothing() {
             thread::scope(|threads| {
                 let (replica, primary, synchronised) = (&replica, &primary, &synchronised);
                 threads.spawn(move || {
-                    call!(replica.connect(), "REPLICAOF", "127.0.0.1", primary.port());
+                    replica
+                        .connect()
+                        .ask(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
                     replica.wait_for_sync();
                     synchronised.store(true, Ordering::Relaxed);
                 });
@@ -230,13 +237,13 @@ fn replica_with_broken_link_resumes_where_it_was() {
             // The replica is stopped, so that it lags behind, and finds its link broken when it goes on.
             replica.stop();
             history.steps(80);
-            call!(primary.connect(), "CLIENT", "KILL", "TYPE", "replica");
+            primary.connect().ask("CLIENT KILL TYPE replica");
             history.steps(40);
             replica.cont();
             let resumed = |server: &Server, before: [u64; 2]| counts(server)[1] > before[1] + round;
             history.until("a replica that goes on", || resumed(&primary, before[0]));
             // The link of its own replica breaks as well.
-            call!(replica.connect(), "CLIENT", "KILL", "TYPE", "replica");
+            replica.connect().ask("CLIENT KILL TYPE replica");
             history.until("its own that goes on", || resumed(&replica, before[1]));
             for follower in [&replica, &chained] {
                 follower.wait_for_sync();
@@ -276,14 +283,16 @@ fn promoted_replica_and_its_replica_continue_the_history() {
         drop(history);
         let full = replica.info_number("stats", "sync_full");
         primary.kill9();
-        assert_eq!(call!(replica.connect(), "REPLICAOF", "NO", "ONE"), "OK");
+        assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
         let mut history = History::new(&replica, seed + 1_000);
         history.steps(200);
         chained.wait_for_sync();
         compare(&mut history, &[&chained], "after the promotion");
         // The old primary starts again without data, as a replica.
         primary.start_again();
-        call!(primary.connect(), "REPLICAOF", "127.0.0.1", replica.port());
+        primary
+            .connect()
+            .ask(format!("REPLICAOF 127.0.0.1 {}", replica.port()));
         history.steps(30);
         primary.wait_for_sync();
         history.steps(30);

@@ -25,11 +25,11 @@ fn places(client: &mut Client, clients: std::ops::Range<usize>) -> Vec<i64> {
 fn pass_on(client: &mut Client, clients: std::ops::Range<usize>) -> u64 {
     let mut last = 0;
     for n in clients {
-        let (token, fence) = ask(client, request(n)).grant();
+        let (token, fence) = client.ask(request(n)).grant();
         assert_eq!(token, format!("t{n}"));
         assert!(fence > last, "client {n} was overtaken");
         last = fence;
-        assert_eq!(ask(client, format!("DLOCK.RELEASE lock t{n}")), 1);
+        assert_eq!(client.ask(format!("DLOCK.RELEASE lock t{n}")), 1);
     }
     last
 }
@@ -54,12 +54,13 @@ fn lock_is_passed_on_in_the_same_order_after_failover() {
     // The hold of the tenth is not heard of yet, and the places behind it are the same.
     let behind: Vec<i64> = (1..).take(CLIENTS - 11).collect();
     assert_eq!(places(&mut client, 11..CLIENTS), behind);
-    let late = ask(&mut client, "DLOCK.ACQUIRE lock TOKEN late QUEUE 60000");
+    let late = client.ask("DLOCK.ACQUIRE lock TOKEN late QUEUE 60000");
     assert_eq!(late.as_array()[1], CLIENTS as i64 - 10);
     let after = pass_on(&mut client, 10..CLIENTS);
     assert!(after > before);
     assert_eq!(
-        ask(&mut client, "DLOCK.ACQUIRE lock TOKEN late QUEUE 60000")
+        client
+            .ask("DLOCK.ACQUIRE lock TOKEN late QUEUE 60000")
             .grant()
             .0,
         "late"

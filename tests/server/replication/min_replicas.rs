@@ -29,11 +29,11 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
     let replica = Server::builder().on(&there).replica_of(&primary).start();
     let mut client = primary.connect();
     eventually("a grant with a good replica", SOON, || {
-        !ask(&mut client, "DLOCK.ACQUIRE held EX 600 TOKEN t").is_error()
+        !client.ask("DLOCK.ACQUIRE held EX 600 TOKEN t").is_error()
     });
     let mut next = queued(&primary, "DLOCK.ACQUIRE held BLOCK 0 TOKEN w");
     let lease = format!("DLOCK.ACQUIRE lapsing PX {LEASE_MS} TOKEN t");
-    ask(&mut client, lease).grant();
+    client.ask(lease).grant();
     let mut heir = queued(&primary, "DLOCK.ACQUIRE lapsing BLOCK 0 TOKEN w");
     let mut impatient = queued(&primary, "DLOCK.ACQUIRE lapsing BLOCK 3000");
 
@@ -49,7 +49,7 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
     let mut n = 0;
     eventually("requests to be refused", SOON, || {
         n += 1;
-        refused(&ask(&mut client, format!("DLOCK.ACQUIRE new{n} PX 60000")))
+        refused(&client.ask(format!("DLOCK.ACQUIRE new{n} PX 60000")))
     });
     for request in [
         "DLOCK.RELEASE held t",
@@ -57,14 +57,14 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
         "DSEM.ACQUIRE s LIMIT 1",
         "DLOCK.ACQUIRE held BLOCK 0",
     ] {
-        let reply = ask(&mut client, request);
+        let reply = client.ask(request);
         assert!(refused(&reply), "{request}: {reply:?}");
     }
     // The module asks the server ten times a second whether it accepts writes; afterwards no lease runs.
     let mut left = 0;
     eventually("a lease that stands still", SOON, || {
         let before = left;
-        left = ask(&mut client, "DLOCK.CHECK lapsing t").as_int();
+        left = client.ask("DLOCK.CHECK lapsing t").as_int();
         at(Instant::now() + Duration::from_millis(150));
         before == left
     });
@@ -72,7 +72,7 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
     // Watches for longer than the rest of the lease.
     let until = Instant::now() + Duration::from_millis(left.unsigned_abs() + 300);
     while Instant::now() < until {
-        assert_eq!(ask(&mut client, "DLOCK.CHECK lapsing t"), left);
+        assert_eq!(client.ask("DLOCK.CHECK lapsing t"), left);
         heir.expect_silence(A_WHILE);
         next.expect_silence(Duration::ZERO);
     }
@@ -80,7 +80,7 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
         reply(&mut impatient).is_nil(),
         "a wait runs out all the same"
     );
-    assert_eq!(ask(&mut replica.connect(), "EXISTS lapsing"), 1);
+    assert_eq!(replica.connect().ask("EXISTS lapsing"), 1);
 
     there.join();
     eventually("the replica back", SOON * 3, || {
@@ -91,7 +91,7 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
     let mut passed_on = None;
     eventually("a grant after what was left of the lease", SOON * 3, || {
         passed_on = heir.recv(Duration::from_millis(10));
-        if passed_on.is_none() && ask(&mut client, "DLOCK.CHECK lapsing t").as_int() > 0 {
+        if passed_on.is_none() && client.ask("DLOCK.CHECK lapsing t").as_int() > 0 {
             held = Instant::now();
         }
         passed_on.is_some()
@@ -105,7 +105,7 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
     let (token, _) = passed_on.expect("the wait ended with one").grant();
     assert_eq!(token, "w");
     eventually("a release that is taken", SOON, || {
-        ask(&mut client, "DLOCK.RELEASE held t") == 1
+        client.ask("DLOCK.RELEASE held t") == 1
     });
     assert_eq!(granted(&mut next).0, "w");
     replica.wait_to_catch_up_with(&primary);

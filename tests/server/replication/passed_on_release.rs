@@ -10,56 +10,35 @@ fn release_ends_hold_on_every_replica_and_in_every_aof() {
     let mut replica = with_safe_aof(false).replica_of(&primary).start();
     let chained = Server::builder().replica_of(&replica).start();
     let mut client = primary.connect();
-    call!(client, "DLOCK.ACQUIRE", "kept", "TOKEN", "t", "EX", 600);
+    client.ask("DLOCK.ACQUIRE kept TOKEN t EX 600");
     let mut all = Vec::new();
     for key in ["plain", "lower", "multi", "lua", "shared"] {
         let acquired = match key {
-            "shared" => call!(
-                client,
-                "DLOCK.ACQUIRE",
-                key,
-                "SHARED",
-                "TOKEN",
-                "t",
-                "EX",
-                600
-            ),
-            _ => call!(client, "DLOCK.ACQUIRE", key, "TOKEN", "t", "EX", 600),
+            "shared" => client.ask(format!("DLOCK.ACQUIRE {key} SHARED TOKEN t EX 600")),
+            _ => client.ask(format!("DLOCK.ACQUIRE {key} TOKEN t EX 600")),
         };
         acquired.grant();
         all.push(key);
     }
-    let other = call!(
-        client,
-        "DLOCK.ACQUIRE",
-        "shared",
-        "SHARED",
-        "TOKEN",
-        "u",
-        "EX",
-        600
-    );
+    let other = client.ask("DLOCK.ACQUIRE shared SHARED TOKEN u EX 600");
     other.grant();
-    assert_eq!(call!(client, "DLOCK.RELEASE", "plain", "t"), 1);
-    assert_eq!(call!(client, "dlock.release", "lower", "t"), 1);
-    call!(client, "MULTI");
-    call!(client, "DLOCK.RELEASE", "multi", "t");
-    call!(client, "EXEC");
+    assert_eq!(client.ask("DLOCK.RELEASE plain t"), 1);
+    assert_eq!(client.ask("dlock.release lower t"), 1);
+    client.ask("MULTI");
+    client.ask("DLOCK.RELEASE multi t");
+    client.ask("EXEC");
     let script = "return redis.call('Dlock.Release', KEYS[1], ARGV[1])";
     assert_eq!(call!(client, "EVAL", script, 1, "lua", "t"), 1);
     // The first leaves a hold behind, the second does not.
-    assert_eq!(call!(client, "DLOCK.RELEASE", "shared", "t"), 1);
-    assert_eq!(call!(client, "DLOCK.RELEASE", "shared", "u"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE shared t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE shared u"), 1);
 
     replica.wait_to_catch_up_with(&primary);
     chained.wait_to_catch_up_with(&primary);
     let assert_same = |server: &Server, what: &str| {
         let mut client = server.connect();
-        assert_eq!(call!(client, "DBSIZE"), 1, "{what}");
-        assert!(
-            call!(client, "DLOCK.CHECK", "kept", "t").as_int() > 0,
-            "{what}"
-        );
+        assert_eq!(client.ask("DBSIZE"), 1, "{what}");
+        assert!(client.ask("DLOCK.CHECK kept t").as_int() > 0, "{what}");
         assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 0);
         assert_eq!(server.info_number("dsync", "dsync_lock_holds"), 1, "{what}");
     };
@@ -83,10 +62,10 @@ fn release_on_replica_that_differs_is_refused_and_counted() {
         .replica_of(&primary)
         .start();
     let mut client = primary.connect();
-    call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t").grant();
+    client.ask("DLOCK.ACQUIRE k TOKEN t").grant();
     replica.wait_to_catch_up_with(&primary);
-    assert_eq!(call!(replica.connect(), "DEL", "k"), 1);
-    assert_eq!(call!(client, "DLOCK.RELEASE", "k", "t"), 1);
+    assert_eq!(replica.connect().ask("DEL k"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE k t"), 1);
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 2);
     let log = replica.log_text();

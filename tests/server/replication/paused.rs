@@ -54,10 +54,9 @@ impl PausedPrimary {
     /// Stops the replica's process and replicates a command that it cannot acknowledge.
     fn stop_replica(&self) {
         self.replica.stop();
-        ask(
-            &mut self.primary.connect(),
-            "PUBLISH the-replica cannot-hear-this",
-        );
+        self.primary
+            .connect()
+            .ask("PUBLISH the-replica cannot-hear-this");
     }
 
     /// The replication offset, the length of the AOF and the number of keys.
@@ -107,9 +106,9 @@ impl PausedPrimary {
 fn client_pause_replicates_nothing() {
     let mut paused = PausedPrimary::start();
     let mut client = paused.primary.connect();
-    assert_eq!(ask(&mut client, "CLIENT PAUSE 60000 WRITE"), "OK");
+    assert_eq!(client.ask("CLIENT PAUSE 60000 WRITE"), "OK");
     paused.assert_stands_still();
-    assert_eq!(ask(&mut client, "CLIENT UNPAUSE"), "OK");
+    assert_eq!(client.ask("CLIENT UNPAUSE"), "OK");
     paused.assert_ends();
 }
 
@@ -119,7 +118,7 @@ fn client_pauses_that_expire_lose_no_lapse() {
         let paused = PausedPrimary::start();
         for _ in 0..3 {
             let mut client = paused.primary.connect();
-            assert_eq!(ask(&mut client, format!("CLIENT PAUSE 200 {kind}")), "OK");
+            assert_eq!(client.ask(format!("CLIENT PAUSE 200 {kind}")), "OK");
             at(Instant::now() + Duration::from_millis(250));
         }
         paused.assert_ends();
@@ -131,13 +130,13 @@ fn client_pause_inside_transaction_still_hands_lock_on() {
     let server = Server::builder().config("appendonly", "yes").start();
     let _replica = Server::builder().replica_of(&server).start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN t").grant();
-    ask(&mut client, "DLOCK.ACQUIRE short PX 100").grant();
+    client.ask("DLOCK.ACQUIRE k TOKEN t").grant();
+    client.ask("DLOCK.ACQUIRE short PX 100").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
-    ask(&mut client, "MULTI");
-    ask(&mut client, "CLIENT PAUSE 400 WRITE");
-    ask(&mut client, "DLOCK.RELEASE k t");
-    let done = ask(&mut client, "EXEC");
+    client.ask("MULTI");
+    client.ask("CLIENT PAUSE 400 WRITE");
+    client.ask("DLOCK.RELEASE k t");
+    let done = client.ask("EXEC");
     assert_eq!(done.as_array()[1], 1);
     assert_eq!(granted(&mut waiter).0, "w");
     // The lease of `short` ends after the pause.
@@ -154,9 +153,9 @@ fn failover_that_waits_for_replica_replicates_nothing() {
         "FAILOVER TO 127.0.0.1 {} TIMEOUT 60000",
         paused.replica.port()
     );
-    assert_eq!(ask(&mut client, failover), "OK");
+    assert_eq!(client.ask(failover), "OK");
     paused.assert_stands_still();
-    assert_eq!(ask(&mut client, "FAILOVER ABORT"), "OK");
+    assert_eq!(client.ask("FAILOVER ABORT"), "OK");
     assert_eq!(paused.primary.info("replication", "role"), "master");
     paused.replica.cont();
     paused.assert_ends();
@@ -174,7 +173,7 @@ fn shutdown_that_waits_for_replica_replicates_nothing() {
         info.contains("shutdown_in_milliseconds")
     });
     paused.assert_stands_still();
-    assert_eq!(ask(&mut client, "SHUTDOWN ABORT"), "OK");
+    assert_eq!(client.ask("SHUTDOWN ABORT"), "OK");
     assert!(reply(&mut admin).is_error());
     paused.replica.cont();
     paused.assert_ends();

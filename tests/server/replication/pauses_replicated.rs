@@ -76,27 +76,28 @@ fn request_after_the_end_of_a_pause_is_granted_before_the_timer() {
 fn replica_shows_a_pause_and_keeps_it_when_promoted() {
     let (old, new) = pair();
     let mut client = old.connect();
-    ask(&mut client, "DLOCK.PAUSE long 600000");
-    ask(&mut client, "DONCE.PAUSE work 600000");
+    client.ask("DLOCK.PAUSE long 600000");
+    client.ask("DONCE.PAUSE work 600000");
     new.wait_to_catch_up_with(&old);
     for key in ["long", "work"] {
         assert_eq!(digest(&new, key), digest(&old, key));
     }
     let mut replica = new.connect();
-    let info = ask(&mut replica, "DLOCK.INFO long");
+    let info = replica.ask("DLOCK.INFO long");
     assert_eq!(*info.field("state"), "paused");
     assert!(info.field("paused-ms").as_int() > 500_000);
     assert!(
-        ask(&mut replica, "DLOCK.PAUSE long 0")
+        replica
+            .ask("DLOCK.PAUSE long 0")
             .error()
             .starts_with("READONLY")
     );
-    ask(&mut replica, "REPLICAOF NO ONE");
-    assert!(ask(&mut replica, "DLOCK.ACQUIRE long").is_nil());
+    replica.ask("REPLICAOF NO ONE");
+    assert!(replica.ask("DLOCK.ACQUIRE long").is_nil());
     let mut waiter = queued(&new, "DLOCK.ACQUIRE long BLOCK 0 TOKEN w");
-    assert!(ask(&mut replica, "DLOCK.PAUSE long 0").as_int() > 500_000);
+    assert!(replica.ask("DLOCK.PAUSE long 0").as_int() > 500_000);
     assert_eq!(granted(&mut waiter).0, "w");
-    assert!(ask(&mut replica, "DONCE.BEGIN work").is_nil());
+    assert!(replica.ask("DONCE.BEGIN work").is_nil());
     assert_calm(&new);
 }
 
@@ -106,19 +107,19 @@ fn replica_shows_a_pause_and_keeps_it_when_promoted() {
 fn promoted_replica_carries_out_the_end_of_a_pause() {
     let (old, new) = pair();
     let mut client = old.connect();
-    ask(&mut client, "DLOCK.PAUSE k 700");
-    ask(&mut client, "DLOCK.PAUSE alone 700");
+    client.ask("DLOCK.PAUSE k 700");
+    client.ask("DLOCK.PAUSE alone 700");
     new.wait_to_catch_up_with(&old);
     old.stop();
     let before = digest(&new, "k");
     let mut replica = new.connect();
     eventually("the moment of its end", SOON, || {
-        *ask(&mut replica, "DLOCK.INFO k").field("paused-ms") == 0
+        *replica.ask("DLOCK.INFO k").field("paused-ms") == 0
     });
-    assert_eq!(*ask(&mut replica, "DLOCK.INFO k").field("state"), "free");
+    assert_eq!(*replica.ask("DLOCK.INFO k").field("state"), "free");
     assert_eq!(digest(&new, "k"), before, "a replica decides nothing");
-    ask(&mut replica, "REPLICAOF NO ONE");
-    let (token, _) = ask(&mut replica, "DLOCK.ACQUIRE k TOKEN t").grant();
+    replica.ask("REPLICAOF NO ONE");
+    let (token, _) = replica.ask("DLOCK.ACQUIRE k TOKEN t").grant();
     assert_eq!(token, "t");
     wait_until_gone(&mut replica, "alone");
     old.cont();
@@ -132,11 +133,11 @@ fn restarted_server_goes_on_with_a_pause_and_ends_it() {
         for rewritten in [true, false] {
             let mut server = with_safe_aof(preamble).start();
             let mut client = server.connect();
-            ask(&mut client, "DLOCK.PAUSE long 600000");
+            client.ask("DLOCK.PAUSE long 600000");
             let until = unix_ms() + 1_500;
-            ask(&mut client, "DSEM.PAUSE short 1500");
-            ask(&mut client, "DONCE.PAUSE ended 600000");
-            ask(&mut client, "DONCE.PAUSE ended 0");
+            client.ask("DSEM.PAUSE short 1500");
+            client.ask("DONCE.PAUSE ended 600000");
+            client.ask("DONCE.PAUSE ended 0");
             if rewritten {
                 rewrite_aof(&server);
             }
@@ -144,8 +145,8 @@ fn restarted_server_goes_on_with_a_pause_and_ends_it() {
             kill_and_start(&mut server);
             let mut client = server.connect();
             assert_eq!(digest(&server, "long"), before, "preamble {preamble}");
-            assert!(ask(&mut client, "DLOCK.ACQUIRE long").is_nil());
-            assert_eq!(ask(&mut client, "EXISTS ended"), 0);
+            assert!(client.ask("DLOCK.ACQUIRE long").is_nil());
+            assert_eq!(client.ask("EXISTS ended"), 0);
             let mut waiter = server.connect();
             tell(&mut waiter, "DSEM.ACQUIRE short LIMIT 1 BLOCK 0 TOKEN w");
             assert_eq!(granted(&mut waiter).0, "w");
@@ -162,7 +163,9 @@ fn promoted_replica_finishes_round_of_paused_group_that_lost_its_queued_add() {
     let (old, new) = pair();
     let mut client = old.connect();
     let _adding = ["asked", "left"].map(|group| {
-        ask(&mut client, format!("DWG.ADD {group} LIMIT 1 TOKEN t")).grant();
+        client
+            .ask(format!("DWG.ADD {group} LIMIT 1 TOKEN t"))
+            .grant();
         let mut adding = old.connect();
         tell(
             &mut adding,
@@ -171,21 +174,21 @@ fn promoted_replica_finishes_round_of_paused_group_that_lost_its_queued_add() {
         adding
     });
     wait_for_blocked(&old, 2);
-    ask(&mut client, "DWG.PAUSE asked 600000");
-    ask(&mut client, "DWG.PAUSE left 1000");
+    client.ask("DWG.PAUSE asked 600000");
+    client.ask("DWG.PAUSE left 1000");
     for group in ["asked", "left"] {
-        assert_eq!(ask(&mut client, format!("DWG.DONE {group} t")), 1);
+        assert_eq!(client.ask(format!("DWG.DONE {group} t")), 1);
     }
     new.wait_to_catch_up_with(&old);
     old.stop();
     let mut replica = new.connect();
-    ask(&mut replica, "REPLICAOF NO ONE");
-    let info = ask(&mut replica, "DWG.INFO asked");
+    replica.ask("REPLICAOF NO ONE");
+    let info = replica.ask("DWG.INFO asked");
     assert_eq!(*info.field("state"), "paused", "{info:?}");
     let finished = Reply::Array(vec![Reply::Int(1), Reply::Int(0)]);
-    assert_eq!(ask(&mut replica, "DWG.WAIT asked"), finished);
+    assert_eq!(replica.ask("DWG.WAIT asked"), finished);
     eventually("the end of the round", SOON, || {
-        *ask(&mut replica, "DWG.INFO left").field("state") == "finished"
+        *replica.ask("DWG.INFO left").field("state") == "finished"
     });
     old.cont();
     assert_calm(&new);

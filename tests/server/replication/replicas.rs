@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::support::fixtures::{FIXTURES, add_fixtures, assert_same_fixtures};
-use crate::support::steps::{SOON, ask, assert_calm, at_once, granted, queued, unix_ms};
+use crate::support::steps::{SOON, assert_calm, at_once, granted, queued, unix_ms};
 use crate::support::*;
 
 /// The replica applies the removal first and the grant that follows it second, and so keeps the new hold.
@@ -23,25 +23,28 @@ fn removal_and_grant_after_it_reach_replica_in_order() {
             "FLUSHALL in Lua",
         ] {
             let token = format!("waiter-{round}");
-            ask(&mut client, "DLOCK.ACQUIRE k TOKEN holder").grant();
+            client.ask("DLOCK.ACQUIRE k TOKEN holder").grant();
             let mut waiter = queued(&primary, format!("DLOCK.ACQUIRE k BLOCK 0 TOKEN {token}"));
             let done = match removal {
-                "DEL" => ask(&mut client, "DEL k"),
+                "DEL" => client.ask("DEL k"),
                 "DEL in Lua" => call!(client, "EVAL", "return redis.call('DEL', KEYS[1])", 1, "k"),
                 "DEL in MULTI" => {
                     let lines = ["MULTI", "DEL k", "SET x 1", "EXEC"];
                     at_once(&mut client, &lines).remove(3)
                 }
-                "PEXPIRE" => ask(&mut client, "PEXPIRE k 20"),
+                "PEXPIRE" => client.ask("PEXPIRE k 20"),
                 _ => call!(client, "EVAL", "redis.call('FLUSHALL')", 0),
             };
             assert!(!done.is_error(), "{removal}: {done:?}");
             assert_eq!(granted(&mut waiter).0, token, "{removal}");
             replica.wait_to_catch_up_with(&primary);
-            let left = call!(replica.connect(), "DLOCK.CHECK", "k", &token).as_int();
+            let left = replica
+                .connect()
+                .ask(format!("DLOCK.CHECK k {token}"))
+                .as_int();
             assert!(left > 0, "the replica lost the grant after {removal}");
             assert_eq!(digest(&replica, "k"), digest(&primary, "k"), "{removal}");
-            assert_eq!(call!(client, "DLOCK.RELEASE", "k", &token), 1);
+            assert_eq!(client.ask(format!("DLOCK.RELEASE k {token}")), 1);
         }
     }
     assert_calm(&primary);
@@ -65,7 +68,7 @@ fn full_synchronisation_brings_every_state() {
             .replica_of(&primary)
             .start();
         assert_same_fixtures(&primary, &replica);
-        let left = call!(replica.connect(), "DLOCK.CHECK", "renewed", "t").as_int();
+        let left = replica.connect().ask("DLOCK.CHECK renewed t").as_int();
         assert!(
             (600_001..=700_000).contains(&left),
             "{left} ms left on the replica"
@@ -73,9 +76,9 @@ fn full_synchronisation_brings_every_state() {
 
         // Changes after the snapshot apply to it.
         let mut client = primary.connect();
-        assert_eq!(call!(client, "DLOCK.RENEW", "lock", "t"), 1);
-        assert_eq!(call!(client, "DSEM.RELEASE", "sem", "t"), 1);
-        assert_eq!(call!(client, "DWG.DONE", "group", "b"), 1);
+        assert_eq!(client.ask("DLOCK.RENEW lock t"), 1);
+        assert_eq!(client.ask("DSEM.RELEASE sem t"), 1);
+        assert_eq!(client.ask("DWG.DONE group b"), 1);
         call!(client, "DWG.ADD", "finished", "TOKEN", "next round");
         replica.wait_to_catch_up_with(&primary);
         assert_same_fixtures(&primary, &replica);
@@ -94,20 +97,20 @@ fn full_synchronisation_replaces_holds_of_new_replica() {
     for load in ["disabled", "swapdb"] {
         let other = Server::builder().config("repl-diskless-load", load).start();
         let mut client = other.connect();
-        call!(client, "DLOCK.ACQUIRE", "mine", "PX", 300);
-        call!(client, "DLOCK.ACQUIRE", "lock", "PX", 300);
-        call!(client, "REPLICAOF", "127.0.0.1", primary.port());
+        client.ask("DLOCK.ACQUIRE mine PX 300");
+        client.ask("DLOCK.ACQUIRE lock PX 300");
+        client.ask(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
         other.wait_for_sync();
         assert_same_fixtures(&primary, &other);
-        assert_eq!(call!(other.connect(), "EXISTS", "mine"), 0);
+        assert_eq!(other.connect().ask("EXISTS mine"), 0);
         let outlives = "the primary's lock outlives the lease of the one before it";
         assert_always(outlives, Duration::from_millis(600), || {
-            call!(other.connect(), "DLOCK.CHECK", "lock", "t").as_int() > 0
+            other.connect().ask("DLOCK.CHECK lock t").as_int() > 0
         });
         // Later changes find the loaded values.
         let mut client = primary.connect();
-        call!(client, "DLOCK.RENEW", "lock", "t");
-        call!(client, "DWG.ADD", "group", "TOKEN", load);
+        client.ask("DLOCK.RENEW lock t");
+        client.ask(format!("DWG.ADD group TOKEN {load}"));
         other.wait_to_catch_up_with(&primary);
         assert_same_fixtures(&primary, &other);
     }
@@ -122,13 +125,13 @@ fn restarted_replica_resumes_by_partial_synchronisation() {
         .start();
     let mut client = primary.connect();
     add_fixtures(&primary);
-    call!(client, "DLOCK.ACQUIRE", "lapses", "PX", 300);
+    client.ask("DLOCK.ACQUIRE lapses PX 300");
     replica.wait_to_catch_up_with(&primary);
     replica.shutdown();
     eventually("a lapse while the replica is down", SOON, || {
-        call!(client, "EXISTS", "lapses") == 0
+        client.ask("EXISTS lapses") == 0
     });
-    call!(client, "DSEM.RELEASE", "sem", "t");
+    client.ask("DSEM.RELEASE sem t");
     replica.start_again();
     replica.wait_for_sync();
     replica.wait_to_catch_up_with(&primary);
@@ -159,8 +162,8 @@ fn replica_writes_replicated_changes_to_its_aof() {
     });
     let mut client = primary.connect();
     add_fixtures(&primary);
-    call!(client, "DLOCK.ACQUIRE", "gone", "TOKEN", "t");
-    call!(client, "DLOCK.RELEASE", "gone", "t");
+    client.ask("DLOCK.ACQUIRE gone TOKEN t");
+    client.ask("DLOCK.RELEASE gone t");
     replica.wait_to_catch_up_with(&primary);
     let before = FIXTURES.map(|key| digest(&replica, key));
     // The primary is killed too, so the replica can have its data only from its AOF.
@@ -170,9 +173,9 @@ fn replica_writes_replicated_changes_to_its_aof() {
     for (key, before) in FIXTURES.iter().zip(before) {
         assert_eq!(digest(&replica, key), before, "the digest of {key}");
     }
-    assert_eq!(call!(replica.connect(), "EXISTS", "gone"), 0);
-    assert_eq!(call!(replica.connect(), "REPLICAOF", "NO", "ONE"), "OK");
-    assert_eq!(call!(replica.connect(), "DLOCK.RELEASE", "lock", "t"), 1);
+    assert_eq!(replica.connect().ask("EXISTS gone"), 0);
+    assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
+    assert_eq!(replica.connect().ask("DLOCK.RELEASE lock t"), 1);
 }
 
 /// Asserts that the condition holds all the time `during` lasts.
@@ -264,48 +267,36 @@ fn replica_lapses_nothing_and_checks_by_deadline() {
     assert_lapses_nothing(&primary, &replica);
     // The same for a server that was a primary before.
     let demoted = Server::start();
-    call!(demoted.connect(), "DLOCK.ACQUIRE", "other", "PX", 60_000);
-    call!(demoted.connect(), "REPLICAOF", "127.0.0.1", primary.port());
+    demoted.connect().ask("DLOCK.ACQUIRE other PX 60000");
+    demoted
+        .connect()
+        .ask(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     demoted.wait_for_sync();
     assert_lapses_nothing(&primary, &demoted);
 }
 
 fn assert_lapses_nothing(primary: &Server, replica: &Server) {
-    call!(
-        primary.connect(),
-        "DLOCK.ACQUIRE",
-        "k",
-        "PX",
-        1500,
-        "TOKEN",
-        "t"
-    );
-    call!(
-        primary.connect(),
-        "DLOCK.ACQUIRE",
-        "other",
-        "PX",
-        60000,
-        "TOKEN",
-        "t"
-    );
+    primary.connect().ask("DLOCK.ACQUIRE k PX 1500 TOKEN t");
+    primary
+        .connect()
+        .ask("DLOCK.ACQUIRE other PX 60000 TOKEN t");
     replica.wait_to_catch_up_with(primary);
     // The primary is stopped, so it lapses nothing either; the replica knows only the deadline.
     primary.stop();
     let mut client = replica.connect();
-    let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();
+    let left = client.ask("DLOCK.CHECK k t").as_int();
     assert!((0..=1500).contains(&left), "{left}");
     eventually("an overdue hold on the replica", SOON, || {
-        let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();
+        let left = client.ask("DLOCK.CHECK k t").as_int();
         assert!((0..=1500).contains(&left), "{left}");
         left == 0
     });
     assert_always(
         "an overdue hold on a replica",
         Duration::from_millis(500),
-        || call!(client, "EXISTS", "k") == 1,
+        || client.ask("EXISTS k") == 1,
     );
-    let info = call!(client, "DLOCK.INFO", "k");
+    let info = client.ask("DLOCK.INFO k");
     assert_eq!(*info.field("holders"), 1);
     assert_eq!(
         *info.field("first-holders").as_array()[0].field("lease-left-ms"),
@@ -313,7 +304,7 @@ fn assert_lapses_nothing(primary: &Server, replica: &Server) {
     );
     primary.cont();
     eventually("the primary's lapse on the replica", SOON, || {
-        call!(client, "EXISTS", "k") == 0
+        client.ask("EXISTS k") == 0
     });
-    assert!(call!(client, "DLOCK.CHECK", "other", "t").as_int() > 0);
+    assert!(client.ask("DLOCK.CHECK other t").as_int() > 0);
 }

@@ -24,7 +24,7 @@
 use super::watched_primary::{
     FAMILIES, StreamFamily, WatchedPrimary, assert_replicated, fence_of, grant,
 };
-use crate::support::steps::{ask, at_once, granted, queue, reply, unix_ms};
+use crate::support::steps::{at_once, granted, queue, reply, unix_ms};
 use crate::support::*;
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ fn hands_on(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str, how:
         } else {
             ""
         };
-        let fence = fence_of(&ask(&mut holder, format!("{request}{ephemeral}")));
+        let fence = fence_of(&holder.ask(format!("{request}{ephemeral}")));
         let heir = in_line.then(|| primary.queued(format!("{} BLOCK 0", family.request(key, "w"))));
         primary.forget();
         let prefix = family.prefix;
@@ -345,7 +345,7 @@ fn removal_of_key_is_replicated_before_the_grant_after_it() {
     let mut primary = WatchedPrimary::start();
     let payload = {
         primary.ask("SET string 1");
-        let payload = call!(primary.client, "DUMP", "string").as_bytes().to_vec();
+        let payload = primary.client.ask("DUMP string").as_bytes().to_vec();
         assert_eq!(primary.ask("DEL string"), 1);
         payload
     };
@@ -408,7 +408,7 @@ fn end_of_hold_during_pause_is_replicated_after_it() {
     ] {
         let mut holder = primary.server.connect();
         let request = "DLOCK.ACQUIRE k TOKEN a EPHEMERAL";
-        let a = fence_of(&ask(&mut holder, request));
+        let a = fence_of(&holder.ask(request));
         let mut heir = primary.queued("DLOCK.ACQUIRE k TOKEN w BLOCK 0");
         primary.forget();
         assert_eq!(primary.ask(hold_up), "OK");

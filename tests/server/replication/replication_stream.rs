@@ -44,20 +44,10 @@ fn request_without_effect_replicates_nothing() {
         mut client,
         ..
     } = WatchedPrimary::start();
-    call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t");
-    call!(
-        client,
-        "DSEM.ACQUIRE",
-        "s",
-        "LIMIT",
-        2,
-        "PERMITS",
-        2,
-        "TOKEN",
-        "t"
-    );
-    call!(client, "DWG.ADD", "g", "TOKEN", "t", "LIMIT", 1);
-    call!(client, "SET", "string", 1);
+    client.ask("DLOCK.ACQUIRE k TOKEN t");
+    client.ask("DSEM.ACQUIRE s LIMIT 2 PERMITS 2 TOKEN t");
+    client.ask("DWG.ADD g TOKEN t LIMIT 1");
+    client.ask("SET string 1");
     so_far(&mut stream, &server);
 
     let mut waiters: Vec<_> = (0..4).map(|_| server.connect()).collect();
@@ -128,11 +118,11 @@ fn changes_of_several_keys_are_grouped_as_the_server_groups_them() {
         mut client,
         ..
     } = WatchedPrimary::start();
-    call!(client, "MULTI");
-    call!(client, "DLOCK.ACQUIRE", "a", "TOKEN", "t");
-    call!(client, "DLOCK.ACQUIRE", "a", "TOKEN", "u");
-    call!(client, "DLOCK.ACQUIRE", "b", "TOKEN", "t", "BLOCK", 0);
-    call!(client, "EXEC");
+    client.ask("MULTI");
+    client.ask("DLOCK.ACQUIRE a TOKEN t");
+    client.ask("DLOCK.ACQUIRE a TOKEN u");
+    client.ask("DLOCK.ACQUIRE b TOKEN t BLOCK 0");
+    client.ask("EXEC");
     let seen = so_far(&mut stream, &server);
     let names: Vec<_> = seen.iter().map(|command| command[0].as_str()).collect();
     assert_eq!(names, ["MULTI", "DSYN", "DSYN", "EXEC"]);
@@ -149,7 +139,7 @@ fn changes_of_several_keys_are_grouped_as_the_server_groups_them() {
 
     // However the server groups 200 lapses, MULTI and EXEC match and every key ends once.
     for n in 0..200 {
-        call!(client, "DLOCK.ACQUIRE", format!("wave:{n}"), "PX", 300);
+        client.ask(format!("DLOCK.ACQUIRE wave:{n} PX 300"));
     }
     let (mut ended, mut inside) = (Vec::new(), false);
     while ended.len() < 200 || inside {
@@ -187,9 +177,9 @@ fn internal_commands_are_refused_to_clients() {
         for server in [&primary, &replica] {
             let mut client = server.connect();
             assert!(client.call(&words).is_error(), "from a client");
-            call!(client, "MULTI");
+            client.ask("MULTI");
             client.call(&words);
-            let done = call!(client, "EXEC");
+            let done = client.ask("EXEC");
             let refused = match &done {
                 Reply::Error(_) => true,
                 other => other.as_array().iter().all(Reply::is_error),
@@ -210,7 +200,7 @@ fn internal_commands_are_refused_to_clients() {
                 call!(client, "FCALL", "f", 1, "k", command, argument).is_error(),
                 "in a function"
             );
-            assert_eq!(call!(client, "EXISTS", "k"), 0);
+            assert_eq!(client.ask("EXISTS k"), 0);
             assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 0);
         }
     }

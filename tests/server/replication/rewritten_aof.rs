@@ -2,7 +2,7 @@
 
 use super::watched_primary::{fence_of, grant, is_same};
 use crate::support::data_files::{commands_in, rewrite_aof, rewritten, with_safe_aof};
-use crate::support::steps::{SOON, ask, unix_ms};
+use crate::support::steps::{SOON, unix_ms};
 use crate::support::*;
 
 #[test]
@@ -10,7 +10,7 @@ fn rewritten_aof_has_states_and_no_history() {
     let server = with_safe_aof(false).start();
     let mut client = server.connect();
     let since = unix_ms();
-    let mut say = |line: &str| ask(&mut client, line);
+    let mut say = |line: &str| client.ask(line);
     let lock = fence_of(&say("DLOCK.ACQUIRE lock TOKEN a OWNER me"));
     say("DLOCK.RENEW lock a PX 40000");
     let (s1, s2) = (
@@ -84,7 +84,7 @@ fn rewritten_aof_has_states_and_no_history() {
 fn rewritten_aof_has_what_unheard_holds_displaced_in_strings_of_version_4() {
     let server = with_safe_aof(false).start();
     let mut client = server.connect();
-    let mut say = |line: &str| ask(&mut client, line);
+    let mut say = |line: &str| client.ask(line);
     say("DONCE.BEGIN job TOKEN late");
     say("DONCE.BEGIN job TOKEN dead QUEUE 60000");
     say("DONCE.RENEW job late PX 1");

@@ -24,7 +24,7 @@ pub(super) fn pair_with_grace(ms: u32) -> (Server, Server) {
     let new = builder().replica_of(&old).start();
     // After the link is up, the primary may take a second until it sends the first command.
     new.wait_to_catch_up_with(&old);
-    ask(&mut old.connect(), "PUBLISH is-anybody there");
+    old.connect().ask("PUBLISH is-anybody there");
     new.wait_to_catch_up_with(&old);
     (old, new)
 }
@@ -38,13 +38,13 @@ pub(super) fn role(server: &Server) -> String {
 fn promoted_replica_lapses_only_after_grace() {
     let (old, new) = pair_with_grace(600);
     let mut client = old.connect();
-    ask(&mut client, "DLOCK.ACQUIRE due EX 2 TOKEN t");
-    ask(&mut client, "DLOCK.ACQUIRE renewed EX 2 TOKEN t");
+    client.ask("DLOCK.ACQUIRE due EX 2 TOKEN t");
+    client.ask("DLOCK.ACQUIRE renewed EX 2 TOKEN t");
     new.wait_to_catch_up_with(&old);
     // Both leases end while the primary's process is stopped and the replica may not lapse them.
     old.stop();
     eventually("an overdue hold on the replica", SOON, || {
-        ask(&mut new.connect(), "DLOCK.CHECK due t") == 0
+        new.connect().ask("DLOCK.CHECK due t") == 0
     });
     let mut client = new.connect();
     // In one turn, so that the grace cannot end in between.
@@ -63,7 +63,7 @@ fn promoted_replica_lapses_only_after_grace() {
     let mut waiter = new.connect();
     tell(&mut waiter, "DLOCK.ACQUIRE due BLOCK 0 TOKEN w");
     assert_eq!(granted(&mut waiter).0, "w");
-    assert!(ask(&mut client, "DLOCK.CHECK renewed t").as_int() > 50_000);
+    assert!(client.ask("DLOCK.CHECK renewed t").as_int() > 50_000);
     old.cont();
     assert_calm(&new);
 }
@@ -72,9 +72,9 @@ fn promoted_replica_lapses_only_after_grace() {
 fn replicaof_no_one_on_primary_changes_nothing() {
     let server = Server::start();
     let mut client = server.connect();
-    let fence = ask(&mut client, "DLOCK.ACQUIRE k PX 700 TOKEN t").grant().1;
+    let fence = client.ask("DLOCK.ACQUIRE k PX 700 TOKEN t").grant().1;
     let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
-    assert_eq!(ask(&mut client, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
     let next = granted(&mut waiter).1;
     // A promotion would raise the fences; this was none.
     assert!((fence + 1..fence + 1_000_000).contains(&next), "{next}");
@@ -90,29 +90,29 @@ fn replica_of_missing_primary_keeps_holds_for_its_promotion() {
         .module_arg(300)
         .start();
     let mut client = server.connect();
-    let fence = ask(&mut client, "DLOCK.ACQUIRE k PX 400 TOKEN t").grant().1;
-    ask(&mut client, "DLOCK.ACQUIRE held EX 60 TOKEN t");
+    let fence = client.ask("DLOCK.ACQUIRE k PX 400 TOKEN t").grant().1;
+    client.ask("DLOCK.ACQUIRE held EX 60 TOKEN t");
     let waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     let follow = format!("REPLICAOF 127.0.0.1 {}", gone.port());
-    assert_eq!(ask(&mut client, follow), "OK");
+    assert_eq!(client.ask(follow), "OK");
     let end = ended(waiter);
     assert!(matches!(end, Ended::Unblocked | Ended::Closed), "{end:?}");
 
     let mut client = server.connect();
-    let refused = ask(&mut client, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    let refused = client.ask("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     assert!(refused.error().starts_with("READONLY"), "{refused:?}");
-    assert!(ask(&mut client, "DLOCK.CHECK held t").as_int() > 50_000);
+    assert!(client.ask("DLOCK.CHECK held t").as_int() > 50_000);
     eventually("an overdue hold", SOON, || {
-        ask(&mut client, "DLOCK.CHECK k t") == 0
+        client.ask("DLOCK.CHECK k t") == 0
     });
-    assert_eq!(ask(&mut client, "EXISTS k"), 1, "a replica lapses nothing");
+    assert_eq!(client.ask("EXISTS k"), 1, "a replica lapses nothing");
 
-    assert_eq!(ask(&mut client, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
     let mut waiter = server.connect();
     tell(&mut waiter, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     let next = granted(&mut waiter).1;
     assert!(next > fence + 1_000_000, "a promotion leaps: {next}");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE held t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE held t"), 1);
     assert_calm(&server);
 }
 
@@ -125,30 +125,18 @@ fn promoted_replica_serves_at_once_with_higher_fences() {
         .replica_of(&primary)
         .start();
     let mut client = primary.connect();
-    let fence = call!(client, "DLOCK.ACQUIRE", "lasting", "EX", 60, "TOKEN", "t")
-        .grant()
-        .1;
-    call!(client, "DLOCK.ACQUIRE", "due", "PX", 900, "TOKEN", "t");
-    call!(client, "DLOCK.ACQUIRE", "free", "TOKEN", "t");
-    call!(client, "DLOCK.RELEASE", "free", "t");
-    call!(
-        client,
-        "DSEM.ACQUIRE",
-        "s",
-        "LIMIT",
-        2,
-        "EX",
-        60,
-        "TOKEN",
-        "t"
-    );
-    call!(client, "DWG.ADD", "g", "EX", 60, "TOKEN", "t");
+    let fence = client.ask("DLOCK.ACQUIRE lasting EX 60 TOKEN t").grant().1;
+    client.ask("DLOCK.ACQUIRE due PX 900 TOKEN t");
+    client.ask("DLOCK.ACQUIRE free TOKEN t");
+    client.ask("DLOCK.RELEASE free t");
+    client.ask("DSEM.ACQUIRE s LIMIT 2 EX 60 TOKEN t");
+    client.ask("DWG.ADD g EX 60 TOKEN t");
     replica.wait_to_catch_up_with(&primary);
     // The replica never learns of these grants.
     replica.stop();
     let mut lost = 0;
     for n in 0..100 {
-        lost = call!(client, "DLOCK.ACQUIRE", format!("lost{n}")).grant().1;
+        lost = client.ask(format!("DLOCK.ACQUIRE lost{n}")).grant().1;
     }
     let since = Instant::now();
     primary.kill9();
@@ -156,10 +144,10 @@ fn promoted_replica_serves_at_once_with_higher_fences() {
     replica.cont();
 
     let mut client = replica.connect();
-    assert_eq!(call!(client, "REPLICAOF", "NO", "ONE"), "OK");
+    assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
     let mut waiter = replica.connect();
     send!(waiter, "DLOCK.ACQUIRE", "due", "BLOCK", 0, "TOKEN", "w");
-    let new = call!(client, "DLOCK.ACQUIRE", "free").grant().1;
+    let new = client.ask("DLOCK.ACQUIRE free").grant().1;
     assert!(
         new > lost && lost > fence,
         "{new} outranks what was lost, {lost}"
@@ -169,13 +157,13 @@ fn promoted_replica_serves_at_once_with_higher_fences() {
         "not above the fences that a restarted old primary grants: {new}"
     );
     assert_eq!(granted(&mut waiter).0, "w");
-    assert!(call!(client, "DLOCK.CHECK", "lasting", "t").as_int() > 50_000);
-    assert!(call!(client, "DSEM.ACQUIRE", "s", "TOKEN", "u").grant().1 > new);
-    assert!(call!(client, "DSEM.ACQUIRE", "s", "TOKEN", "v").is_nil());
+    assert!(client.ask("DLOCK.CHECK lasting t").as_int() > 50_000);
+    assert!(client.ask("DSEM.ACQUIRE s TOKEN u").grant().1 > new);
+    assert!(client.ask("DSEM.ACQUIRE s TOKEN v").is_nil());
     let mut watcher = replica.connect();
     send!(watcher, "DWG.WAIT", "g", "BLOCK", 0);
     wait_for_blocked(&replica, 1);
-    assert_eq!(call!(client, "DWG.DONE", "g", "t"), 1);
+    assert_eq!(client.ask("DWG.DONE g t"), 1);
     let finished = watcher.recv(SOON).expect("the round finishes");
     assert_eq!(finished.as_array(), [Reply::Int(1), Reply::Int(0)]);
     assert_calm(&replica);
@@ -191,9 +179,9 @@ fn demoted_primary_ends_waits_and_can_be_promoted_again() {
     for round in 0..3 {
         let mut client = first.connect();
         let token = format!("t{round}");
-        call!(client, "DLOCK.ACQUIRE", "k", "PX", 2500, "TOKEN", &token);
-        call!(client, "DSEM.ACQUIRE", "s", "LIMIT", 1, "TOKEN", &token);
-        call!(client, "DWG.ADD", "g", "TOKEN", &token);
+        client.ask(format!("DLOCK.ACQUIRE k PX 2500 TOKEN {token}"));
+        client.ask(format!("DSEM.ACQUIRE s LIMIT 1 TOKEN {token}"));
+        client.ask(format!("DWG.ADD g TOKEN {token}"));
         let mut waiters: Vec<_> = (0..6).map(|_| first.connect()).collect();
         for (n, waiter) in waiters.iter_mut().enumerate() {
             match n % 3 {
@@ -204,8 +192,11 @@ fn demoted_primary_ends_waits_and_can_be_promoted_again() {
         }
         wait_for_blocked(&first, 6);
         second.wait_to_catch_up_with(&first);
-        assert_eq!(call!(second.connect(), "REPLICAOF", "NO", "ONE"), "OK");
-        assert_eq!(call!(client, "REPLICAOF", "127.0.0.1", second.port()), "OK");
+        assert_eq!(second.connect().ask("REPLICAOF NO ONE"), "OK");
+        assert_eq!(
+            client.ask(format!("REPLICAOF 127.0.0.1 {}", second.port())),
+            "OK"
+        );
         let ends: Vec<Ended> = waiters.into_iter().map(ended).collect();
         assert!(
             ends.iter()
@@ -218,28 +209,30 @@ fn demoted_primary_ends_waits_and_can_be_promoted_again() {
         // A replica has no queue, and lapses nothing.
         let mut client = first.connect();
         assert_eq!(
-            call!(client, "DLOCK.INFO", "k").field("waiters"),
+            client.ask("DLOCK.INFO k").field("waiters"),
             &"unknown on a replica"
         );
-        assert_eq!(call!(second.connect(), "DLOCK.RELEASE", "k", &token), 1);
+        assert_eq!(second.connect().ask(format!("DLOCK.RELEASE k {token}")), 1);
         first.wait_to_catch_up_with(&second);
-        assert_eq!(call!(client, "EXISTS", "k"), 0);
+        assert_eq!(client.ask("EXISTS k"), 0);
         // Both change their roles back.
-        assert_eq!(call!(client, "REPLICAOF", "NO", "ONE"), "OK");
+        assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
         assert_eq!(
-            call!(second.connect(), "REPLICAOF", "127.0.0.1", first.port()),
+            second
+                .connect()
+                .ask(format!("REPLICAOF 127.0.0.1 {}", first.port())),
             "OK"
         );
         second.wait_for_sync();
-        assert_eq!(*call!(client, "DSEM.INFO", "s").field("waiters"), 0);
-        let (_, fence) = call!(client, "DLOCK.ACQUIRE", "k", "PX", 50, "TOKEN", "again").grant();
+        assert_eq!(*client.ask("DSEM.INFO s").field("waiters"), 0);
+        let (_, fence) = client.ask("DLOCK.ACQUIRE k PX 50 TOKEN again").grant();
         let mut waiter = first.connect();
         send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "next");
         assert!(
             granted(&mut waiter).1 > fence,
             "the promoted one lapses and serves"
         );
-        call!(client, "FLUSHALL");
+        client.ask("FLUSHALL");
     }
     assert_calm(&first);
     assert_calm(&second);

@@ -28,10 +28,10 @@ fn killed_primary_is_replaced_and_tokens_keep_holds() {
     let seats = "DSEM.ACQUIRE seats LIMIT 2 EX 60 TOKEN sitter";
     let run = "DONCE.BEGIN work EX 60 TOKEN worker";
     let mut client = connect_by(&sentinels, &[&first, &second, &third]);
-    let fence = ask(&mut client, held).grant().1;
-    let seat = ask(&mut client, seats).grant().1;
-    let running = ask(&mut client, run);
-    let highest = ask(&mut client, "DLOCK.ACQUIRE other EX 60 TOKEN holder");
+    let fence = client.ask(held).grant().1;
+    let seat = client.ask(seats).grant().1;
+    let running = client.ask(run);
+    let highest = client.ask("DLOCK.ACQUIRE other EX 60 TOKEN holder");
     let highest = highest.grant().1;
     let waits = [0, 1, 2].map(|n| format!("DLOCK.ACQUIRE lock BLOCK 0 EX 60 TOKEN w{n}"));
     let waiters = waits.each_ref().map(|wait| queued(&first, wait));
@@ -54,23 +54,20 @@ fn killed_primary_is_replaced_and_tokens_keep_holds() {
     // The waiters come back in this order, behind the hold.
     let connect = || connect_by(&sentinels, &[&second, &third]);
     let mut client = connect();
-    assert_eq!(
-        ask(&mut client, "DLOCK.ACQUIRE lock TOKEN nobody"),
-        Reply::Nil
-    );
+    assert_eq!(client.ask("DLOCK.ACQUIRE lock TOKEN nobody"), Reply::Nil);
     let mut waiters = waits.map(|wait| {
         let mut waiter = connect();
         queue(new, &mut waiter, wait);
         waiter
     });
-    assert_eq!(ask(&mut client, held).grant().1, fence);
-    assert_eq!(ask(&mut client, seats).grant().1, seat);
-    assert_eq!(ask(&mut client, run), running);
+    assert_eq!(client.ask(held).grant().1, fence);
+    assert_eq!(client.ask(seats).grant().1, seat);
+    assert_eq!(client.ask(run), running);
     let mut outranked = highest;
     let mut holder = "holder".to_owned();
     for waiter in &mut waiters {
         let release = format!("DLOCK.RELEASE lock {holder}");
-        assert_eq!(ask(&mut client, release), 1);
+        assert_eq!(client.ask(release), 1);
         let (token, next) = granted(waiter);
         assert!(next > outranked, "{next} after {outranked}");
         (holder, outranked) = (token, next);
@@ -86,7 +83,7 @@ fn killed_primary_is_replaced_and_tokens_keep_holds() {
         }
         assert_calm(replica);
     }
-    let refused = ask(&mut first.connect(), "DLOCK.ACQUIRE free");
+    let refused = first.connect().ask("DLOCK.ACQUIRE free");
     assert!(refused.error().starts_with("READONLY"), "{refused:?}");
     assert_calm(new);
 }
@@ -98,17 +95,14 @@ fn sentinel_failover_ends_waits_and_keeps_holds() {
     let sentinels = Sentinels::watch(&first, 1);
     let held = "DLOCK.ACQUIRE lock EX 60 TOKEN holder";
     let mut client = first.connect();
-    let fence = ask(&mut client, held).grant().1;
+    let fence = client.ask(held).grant().1;
     let waiter = queued(&first, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
     second.wait_to_catch_up_with(&first);
 
     // A sentinel refuses as long as it has not heard from the replica lately.
     eventually("a switch that begins", SOON, || {
         let mut sentinel = sentinels.nth(0).connect();
-        ask(
-            &mut sentinel,
-            format!("SENTINEL FAILOVER {}", sentinels.master()),
-        ) == "OK"
+        sentinel.ask(format!("SENTINEL FAILOVER {}", sentinels.master())) == "OK"
     });
     let new = sentinels.wait_for_another(0, &first, &[&second]);
     // The sentinels make the old primary a replica only now.
@@ -117,10 +111,10 @@ fn sentinel_failover_ends_waits_and_keeps_holds() {
     assert!(matches!(end, Ended::Unblocked | Ended::Closed), "{end:?}");
 
     let mut client = connect_by(&sentinels, &[&first, &second]);
-    assert_eq!(ask(&mut client, held).grant().1, fence);
+    assert_eq!(client.ask(held).grant().1, fence);
     let mut waiter = connect_by(&sentinels, &[&first, &second]);
     queue(new, &mut waiter, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock holder"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock holder"), 1);
     assert!(granted(&mut waiter).1 > fence);
     first.wait_to_catch_up_with(new);
     assert_eq!(digest(&first, "lock"), digest(new, "lock"));
@@ -155,7 +149,7 @@ fn builder_of_the_documents() -> Builder {
 fn ask_until_accepted(client: &mut Client, request: &str) -> Reply {
     let mut reply = Reply::Nil;
     eventually(request, SOON * 3, || {
-        reply = ask(client, request);
+        reply = client.ask(request);
         match &reply {
             Reply::Error(text) => {
                 assert!(text.starts_with("NOREPLICAS"), "{text}");
@@ -177,7 +171,7 @@ fn returning_primary_with_documented_settings_grants_nothing() {
     let held = "DLOCK.ACQUIRE lock EX 60 TOKEN holder";
     let fence = ask_until_accepted(&mut client, held).grant().1;
     // Both replicas have the hold, so whichever is promoted has it.
-    assert_eq!(ask(&mut client, "WAIT 2 8000"), 2);
+    assert_eq!(client.ask("WAIT 2 8000"), 2);
 
     first.kill9();
     let new = sentinels.wait_for_another(0, &first, &[&second, &third]);
@@ -208,7 +202,7 @@ fn returning_primary_with_documented_settings_grants_nothing() {
         reply.error().starts_with("READONLY")
     });
     sentinels.wait_until_it_follows(&first, new);
-    assert_eq!(ask(&mut first.connect(), "EXISTS lock"), 0);
+    assert_eq!(first.connect().ask("EXISTS lock"), 0);
     assert!(
         ask_until_accepted(&mut client, "DLOCK.ACQUIRE lock")
             .grant()

@@ -29,8 +29,8 @@ impl FenceCheckingStore {
 /// Acquires and releases a lock; returns the fence.
 #[track_caller]
 fn acquire_and_release(client: &mut Client) -> u64 {
-    let (token, fence) = ask(client, "DLOCK.ACQUIRE passing").grant();
-    assert_eq!(ask(client, format!("DLOCK.RELEASE passing {token}")), 1);
+    let (token, fence) = client.ask("DLOCK.ACQUIRE passing").grant();
+    assert_eq!(client.ask(format!("DLOCK.RELEASE passing {token}")), 1);
     fence
 }
 
@@ -48,8 +48,8 @@ fn partitioned_primaries_both_grant_and_fences_tell_the_newer() {
     // Both replicas have these holds: `lasting` is kept to the end, `lock` is released on both sides.
     let mut beside = old.connect();
     let lasting = "DLOCK.ACQUIRE lasting EX 600 TOKEN lasting";
-    let kept = ask(&mut beside, lasting).grant();
-    let before = ask(&mut beside, "DLOCK.ACQUIRE lock EX 600 TOKEN before");
+    let kept = beside.ask(lasting).grant();
+    let before = beside.ask("DLOCK.ACQUIRE lock EX 600 TOKEN before");
     let before = before.grant().1;
     for replica in &replicas {
         replica.wait_to_catch_up_with(&old);
@@ -59,26 +59,26 @@ fn partitioned_primaries_both_grant_and_fences_tell_the_newer() {
 
     hosts[0].cut_off();
     // The old side goes on: it passes the lock on, and replicates that to no server.
-    assert_eq!(ask(&mut beside, "DLOCK.RELEASE lock before"), 1);
-    let theirs = ask(&mut beside, "DLOCK.ACQUIRE lock EX 600 TOKEN theirs");
+    assert_eq!(beside.ask("DLOCK.RELEASE lock before"), 1);
+    let theirs = beside.ask("DLOCK.ACQUIRE lock EX 600 TOKEN theirs");
     let theirs = theirs.grant().1;
     assert!(store.write(theirs), "the newest so far");
     let waiter = queued(&old, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
     let group_waiter = {
-        ask(&mut beside, "DWG.ADD group EX 600 TOKEN member");
+        beside.ask("DWG.ADD group EX 600 TOKEN member");
         queued(&old, "DWG.WAIT group BLOCK 0")
     };
 
     let new = sentinels.wait_for_failover(1, &old, &replicas.each_ref());
     assert_eq!(old.info("replication", "role"), "master");
     let mut across = new.connect();
-    assert_eq!(ask(&mut across, lasting).grant(), kept, "known to both");
-    assert_eq!(ask(&mut across, "DLOCK.RELEASE lock before"), 1);
-    let ours = ask(&mut across, "DLOCK.ACQUIRE lock EX 600 TOKEN ours");
+    assert_eq!(across.ask(lasting).grant(), kept, "known to both");
+    assert_eq!(across.ask("DLOCK.RELEASE lock before"), 1);
+    let ours = across.ask("DLOCK.ACQUIRE lock EX 600 TOKEN ours");
     let ours = ours.grant().1;
     // Two tokens hold the lock, each on its primary.
-    assert!(ask(&mut beside, "DLOCK.CHECK lock theirs").as_int() > 0);
-    assert!(ask(&mut across, "DLOCK.CHECK lock ours").as_int() > 0);
+    assert!(beside.ask("DLOCK.CHECK lock theirs").as_int() > 0);
+    assert!(across.ask("DLOCK.CHECK lock ours").as_int() > 0);
 
     // The store accepts the old side until the new side writes, and refuses it from then on.
     assert!(store.write(theirs));
@@ -101,9 +101,9 @@ fn partitioned_primaries_both_grant_and_fences_tell_the_newer() {
         assert!(matches!(end, Ended::Unblocked | Ended::Closed), "{end:?}");
     }
     let mut beside = old.connect();
-    assert_eq!(ask(&mut beside, "DLOCK.CHECK lock theirs"), 0);
-    assert!(ask(&mut beside, "DLOCK.CHECK lock ours").as_int() > 0);
-    assert_eq!(ask(&mut beside, "EXISTS group"), 0);
+    assert_eq!(beside.ask("DLOCK.CHECK lock theirs"), 0);
+    assert!(beside.ask("DLOCK.CHECK lock ours").as_int() > 0);
+    assert_eq!(beside.ask("EXISTS group"), 0);
     for key in ["lasting", "lock"] {
         assert_eq!(digest(&old, key), digest(new, key), "{key}");
     }
@@ -113,7 +113,7 @@ fn partitioned_primaries_both_grant_and_fences_tell_the_newer() {
         (0..3).all(|n| sentinels.address_by(n) == (new.ip(), new.port()))
     });
     let mut heir = queued(new, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
-    assert_eq!(ask(&mut across, "DLOCK.RELEASE lock ours"), 1);
+    assert_eq!(across.ask("DLOCK.RELEASE lock ours"), 1);
     let heir = granted(&mut heir).1;
     assert!(heir > ours);
     assert!(store.write(heir));
@@ -135,7 +135,7 @@ fn restarted_old_primary_grants_lower_fences() {
         acquire_and_release(&mut old.connect());
         new.wait_to_catch_up_with(&old);
         // As in a partition: the replica is promoted, and the old primary does not learn of it.
-        assert_eq!(ask(&mut new.connect(), "REPLICAOF NO ONE"), "OK");
+        assert_eq!(new.connect().ask("REPLICAOF NO ONE"), "OK");
         let promoted = acquire_and_release(&mut new.connect());
         assert!(promoted > acquire_and_release(&mut old.connect()));
 

@@ -9,7 +9,7 @@ use crate::support::*;
 #[track_caller]
 fn holder_and_waiter(server: &Server) -> (Client, Client) {
     let (mut holder, mut waiter) = (server.connect(), server.connect());
-    call!(holder, "DLOCK.ACQUIRE", "k", "TOKEN", "h", "EX", 600).grant();
+    holder.ask("DLOCK.ACQUIRE k TOKEN h EX 600").grant();
     send!(
         waiter,
         "DLOCK.ACQUIRE",
@@ -29,10 +29,10 @@ fn holder_and_waiter(server: &Server) -> (Client, Client) {
 /// so that it sends no snapshot.
 fn link(server: &Server) -> Client {
     let mut link = server.connect();
-    assert_eq!(call!(link, "REPLCONF", "capa", "psync2"), "OK");
+    assert_eq!(link.ask("REPLCONF capa psync2"), "OK");
     let id = server.info("replication", "master_replid");
     let next = server.info_number("replication", "master_repl_offset") + 1;
-    let answer = call!(link, "PSYNC", id, next);
+    let answer = link.ask(format!("PSYNC {id} {next}"));
     assert!(answer.as_str().starts_with("CONTINUE"), "{answer:?}");
     link.set_nonblocking();
     link
@@ -75,7 +75,7 @@ fn next_holders_are_told_before_replicas() {
             told.grant();
         }
         assert_eq!(holder.recv(SOON).expect("a reply"), 1);
-        call!(holder, "DEL", "s");
+        holder.ask("DEL s");
     }
 }
 
@@ -91,8 +91,8 @@ fn next_holder_is_told_when_the_aof_has_its_grant() {
         waiter.recv(SOON).expect("the grant").grant();
         kill_and_start(&mut server);
         let mut client = server.connect();
-        let left_ms = call!(client, "DLOCK.CHECK", "k", "w").as_int();
+        let left_ms = client.ask("DLOCK.CHECK k w").as_int();
         assert!(left_ms > 0, "round {round}");
-        assert_eq!(call!(client, "DLOCK.RELEASE", "k", "w"), 1);
+        assert_eq!(client.ask("DLOCK.RELEASE k w"), 1);
     }
 }

@@ -4,7 +4,7 @@
 //! milliseconds since 1970, and `@+n` for n milliseconds later: one command is one decision, so all its moments are
 //! counted from the same one. A command that is no DSYN is written with a `!` before it, and only its beginning counts.
 
-use crate::support::steps::{SOON, ask, queued, unix_ms};
+use crate::support::steps::{SOON, queued, unix_ms};
 use crate::support::*;
 
 pub struct WatchedPrimary {
@@ -35,7 +35,7 @@ impl WatchedPrimary {
 
     #[track_caller]
     pub fn ask(&mut self, line: impl AsRef<str>) -> Reply {
-        ask(&mut self.client, line)
+        self.client.ask(line)
     }
 
     /// Sends a request that is granted at once; returns the fence.

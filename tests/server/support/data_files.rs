@@ -33,7 +33,7 @@ pub fn kill_and_start(server: &mut Server) {
 /// Rewrites the AOF; returns when that is done.
 #[track_caller]
 pub fn rewrite_aof(server: &Server) {
-    let reply = call!(server.connect(), "BGREWRITEAOF");
+    let reply = server.connect().ask("BGREWRITEAOF");
     assert!(!reply.is_error(), "{reply:?}");
     wait_for_rewrite(server);
 }

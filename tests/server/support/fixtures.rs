@@ -1,7 +1,7 @@
 //! Fixtures: a key for every kind of state, in two databases, and what each of them must still do. For tests that save,
 //! load, copy or replicate states.
 
-use crate::support::steps::{SOON, ask, fence_in};
+use crate::support::steps::{SOON, fence_in};
 use crate::support::*;
 
 /// Makes the fixtures: [`FIXTURES`] in database 0 and one more in database 3.
@@ -9,7 +9,7 @@ use crate::support::*;
 pub fn add_fixtures(server: &Server) {
     let mut client = server.connect();
     let mut say = |line: &str| {
-        let reply = ask(&mut client, line);
+        let reply = client.ask(line);
         assert!(!reply.is_error() && !reply.is_nil(), "{line}: {reply:?}");
         reply
     };
@@ -84,7 +84,7 @@ pub fn digests(server: &Server) -> Vec<(&'static str, String)> {
         .iter()
         .map(|key| (*key, digest(server, key)))
         .collect();
-    let whole = call!(server.connect(), "DEBUG", "DIGEST");
+    let whole = server.connect().ask("DEBUG DIGEST");
     all.push(("all databases", whole.as_str().to_owned()));
     all
 }
@@ -99,21 +99,21 @@ pub fn assert_same_fixtures(one: &Server, other: &Server) {
 #[track_caller]
 pub fn assert_in_use(server: &Server) {
     let mut client = server.connect();
-    let left = call!(client, "DLOCK.CHECK", "lock", "t").as_int();
+    let left = client.ask("DLOCK.CHECK lock t").as_int();
     assert!((500_000..=600_000).contains(&left), "{left}");
-    let left = call!(client, "DLOCK.CHECK", "renewed", "t").as_int();
+    let left = client.ask("DLOCK.CHECK renewed t").as_int();
     assert!((600_001..=700_000).contains(&left), "{left}");
-    assert!(call!(client, "DLOCK.ACQUIRE", "lock").is_nil());
-    assert!(call!(client, "DLOCK.ACQUIRE", "shared").is_nil());
-    assert_eq!(*call!(client, "DLOCK.INFO", "shared").field("holders"), 5);
+    assert!(client.ask("DLOCK.ACQUIRE lock").is_nil());
+    assert!(client.ask("DLOCK.ACQUIRE shared").is_nil());
+    assert_eq!(*client.ask("DLOCK.INFO shared").field("holders"), 5);
     assert!(
-        call!(client, "DSEM.ACQUIRE", "sem", "PERMITS", 3).is_nil(),
+        client.ask("DSEM.ACQUIRE sem PERMITS 3").is_nil(),
         "6 of 8 permits are taken"
     );
-    let pinned = call!(client, "DSEM.INFO", "pinned");
+    let pinned = client.ask("DSEM.INFO pinned");
     assert_eq!(*pinned.field("pinned-limit"), 4);
     assert_eq!(*pinned.field("limit-changes"), 1);
-    let group = call!(client, "DWG.INFO", "group");
+    let group = client.ask("DWG.INFO group");
     for (field, value) in [
         ("expected", 7),
         ("owed", 6),
@@ -123,27 +123,28 @@ pub fn assert_in_use(server: &Server) {
     ] {
         assert_eq!(*group.field(field), value, "{field} of {group:?}");
     }
-    let finished = call!(client, "DWG.WAIT", "finished");
+    let finished = client.ask("DWG.WAIT finished");
     assert_eq!(finished.as_array(), [Reply::Int(1), Reply::Int(1)]);
-    let old = call!(client, "DLOCK.INFO", "lock")
+    let old = client
+        .ask("DLOCK.INFO lock")
         .field("first-holders")
         .as_array()[0]
         .field("fence")
         .as_int();
-    assert_eq!(call!(client, "DLOCK.RELEASE", "lock", "t"), 1);
-    let (_, fence) = call!(client, "DLOCK.ACQUIRE", "lock").grant();
+    assert_eq!(client.ask("DLOCK.RELEASE lock t"), 1);
+    let (_, fence) = client.ask("DLOCK.ACQUIRE lock").grant();
     assert!(fence > old.unsigned_abs());
-    assert_eq!(call!(client, "DWG.DONE", "group", "b"), 1);
-    assert!(ask(&mut client, "DONCE.BEGIN running").is_nil());
-    let running = ask(&mut client, "DONCE.INFO running");
+    assert_eq!(client.ask("DWG.DONE group b"), 1);
+    assert!(client.ask("DONCE.BEGIN running").is_nil());
+    let running = client.ask("DONCE.INFO running");
     assert_eq!(*running.field("attempts"), 2);
     assert_eq!(*running.field("last-reason"), "no disk");
-    assert_eq!(ask(&mut client, "DONCE.DONE running t"), 1);
-    let failed = ask(&mut client, "DONCE.BEGIN failed MAX 1");
+    assert_eq!(client.ask("DONCE.DONE running t"), 1);
+    let failed = client.ask("DONCE.BEGIN failed MAX 1");
     assert_eq!(failed.as_array()[1], *"failed");
     // DONE of a lapsed run counts, because no attempt began since.
-    assert_eq!(ask(&mut client, "DONCE.DONE silent t RESULT late"), 1);
-    let done = ask(&mut client, "DONCE.BEGIN done");
+    assert_eq!(client.ask("DONCE.DONE silent t RESULT late"), 1);
+    let done = client.ask("DONCE.BEGIN done");
     assert_eq!(done.as_array()[1], *"it \r\n is");
     for (family, key, request) in [
         ("DLOCK", "paused", "DLOCK.ACQUIRE paused"),
@@ -151,9 +152,9 @@ pub fn assert_in_use(server: &Server) {
         ("DWG", "'paused group'", "DWG.ADD 'paused group'"),
         ("DONCE", "'paused once'", "DONCE.BEGIN 'paused once'"),
     ] {
-        assert!(ask(&mut client, request).is_nil(), "{request}");
-        let left = ask(&mut client, format!("{family}.PAUSE {key} 0")).as_int();
+        assert!(client.ask(request).is_nil(), "{request}");
+        let left = client.ask(format!("{family}.PAUSE {key} 0")).as_int();
         assert!((500_000..=600_000).contains(&left), "{key}: {left}");
-        assert!(fence_in(&ask(&mut client, request)).is_some(), "{request}");
+        assert!(fence_in(&client.ask(request)).is_some(), "{request}");
     }
 }

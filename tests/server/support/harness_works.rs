@@ -20,7 +20,7 @@ fn blocked_client_is_counted_and_answered() {
     wait_for_blocked(&server, 1);
     waiter.expect_silence(A_WHILE);
 
-    assert_eq!(call!(pusher, "LPUSH", "queue", "job"), 1);
+    assert_eq!(pusher.ask("LPUSH queue job"), 1);
     let reply = waiter.recv(SOON).expect("the waiter is answered");
     assert_eq!(reply.field("queue"), &"job");
     wait_for_blocked(&server, 0);
@@ -43,7 +43,7 @@ fn killed_client_sees_its_connection_close() {
     let id = waiter.id();
     send!(waiter, "BLPOP", "queue", 0);
     wait_for_blocked(&server, 1);
-    assert_eq!(call!(admin, "CLIENT", "KILL", "ID", id), 1);
+    assert_eq!(admin.ask(format!("CLIENT KILL ID {id}")), 1);
     waiter.expect_closed(SOON);
 }
 
@@ -54,7 +54,7 @@ fn arguments_and_replies_are_binary_safe_and_errors_are_replies() {
     let value = b"\0\r\n$5\r\n\xff".to_vec();
     assert_eq!(call!(client, "SET", [0, 255u8], &value), "OK");
     assert_eq!(call!(client, "GET", [0, 255u8]).as_bytes(), value);
-    assert!(call!(client, "GET", "absent").is_nil());
+    assert!(client.ask("GET absent").is_nil());
     let error = call!(client, "INCR", [0, 255u8]);
     assert!(error.error().starts_with("ERR "), "{error:?}");
     // Two requests in one write, two replies in order.
@@ -67,12 +67,12 @@ fn arguments_and_replies_are_binary_safe_and_errors_are_replies() {
 fn fields_are_read_alike_in_resp2_and_resp3() {
     let server = plain().start();
     for mut client in [server.connect(), server.connect_resp3()] {
-        call!(client, "HSET", "map", "one", 1, "two", 2);
-        let map = call!(client, "HGETALL", "map");
+        client.ask("HSET map one 1 two 2");
+        let map = client.ask("HGETALL map");
         assert_eq!(map.field("two"), &"2");
         assert!(map.find_field("three").is_none());
     }
-    let map = call!(server.connect_resp3(), "HGETALL", "map");
+    let map = server.connect_resp3().ask("HGETALL map");
     assert!(matches!(map, Reply::Map(_)), "{map:?}");
 }
 
@@ -83,7 +83,7 @@ fn restart_and_kill_keep_the_contents_of_the_aof() {
         .config("appendfsync", "always")
         .start();
     let (port, first) = (server.port(), server.pid());
-    call!(server.connect(), "SET", "before", "restart");
+    server.connect().ask("SET before restart");
     let digested = digest(&server, "before");
 
     server.restart();
@@ -91,10 +91,10 @@ fn restart_and_kill_keep_the_contents_of_the_aof() {
     assert_ne!(server.pid(), first);
     assert_eq!(digest(&server, "before"), digested);
 
-    call!(server.connect(), "SET", "before", "kill");
+    server.connect().ask("SET before kill");
     server.kill9();
     server.start_again();
-    assert_eq!(call!(server.connect(), "GET", "before"), "kill");
+    assert_eq!(server.connect().ask("GET before"), "kill");
     let starts = server
         .log_text()
         .matches("Ready to accept connections")
@@ -105,9 +105,9 @@ fn restart_and_kill_keep_the_contents_of_the_aof() {
 #[test]
 fn server_without_persistence_forgets() {
     let mut server = plain().start();
-    call!(server.connect(), "SET", "key", "value");
+    server.connect().ask("SET key value");
     server.restart();
-    assert!(call!(server.connect(), "GET", "key").is_nil());
+    assert!(server.connect().ask("GET key").is_nil());
 }
 
 #[test]
@@ -129,12 +129,12 @@ fn replication_stream_yields_what_is_replicated() {
         call!(client, "SET", "snapshot", "is skipped");
         let mut stream = ReplicationStream::attach(&server);
 
-        call!(client, "SET", "key", "value");
-        call!(client, "GET", "key");
-        call!(client, "MULTI");
-        call!(client, "SET", "a", 1);
+        client.ask("SET key value");
+        client.ask("GET key");
+        client.ask("MULTI");
+        client.ask("SET a 1");
         call!(client, "SET", "b", [0u8]);
-        call!(client, "EXEC");
+        client.ask("EXEC");
         let seen: Vec<_> = stream
             .take_so_far(&server)
             .iter()
@@ -150,7 +150,7 @@ fn replication_stream_yields_what_is_replicated() {
         assert_eq!(seen, expected, "diskless {diskless}");
         assert_eq!(stream.take_so_far(&server), Vec::<Vec<Vec<u8>>>::new());
 
-        call!(client, "DEL", "key");
+        client.ask("DEL key");
         let next = stream.next(SOON).expect("DEL is replicated");
         assert_eq!(words(&next), ["DEL", "key"]);
         assert!(stream.take_until_quiet(A_WHILE).is_empty());
@@ -164,32 +164,32 @@ fn replication_stream_counts_as_a_good_replica() {
         .config("min-replicas-max-lag", 2)
         .start();
     let mut client = server.connect();
-    let refused = call!(client, "SET", "key", "value");
+    let refused = client.ask("SET key value");
     assert!(refused.error().starts_with("NOREPLICAS"), "{refused:?}");
 
     let stream = ReplicationStream::attach(&server);
     eventually("a write with one good replica", SOON, || {
-        call!(client, "SET", "key", "value") == "OK"
+        client.ask("SET key value") == "OK"
     });
-    assert_eq!(call!(client, "WAIT", 1, 5000), 1);
+    assert_eq!(client.ask("WAIT 1 5000"), 1);
 
     drop(stream);
     eventually("a refusal without a replica", SOON, || {
-        call!(client, "SET", "key", "value").is_error()
+        client.ask("SET key value").is_error()
     });
 }
 
 #[test]
 fn replica_starts_in_sync_and_catches_up() {
     let primary = plain().start();
-    call!(primary.connect(), "SET", "key", "value");
+    primary.connect().ask("SET key value");
     let replica = plain().replica_of(&primary).start();
     assert_eq!(replica.info("replication", "role"), "slave");
     assert_eq!(digest(&replica, "key"), digest(&primary, "key"));
 
-    call!(primary.connect(), "SET", "key", "newer");
+    primary.connect().ask("SET key newer");
     replica.wait_to_catch_up_with(&primary);
-    assert_eq!(call!(replica.connect(), "GET", "key"), "newer");
+    assert_eq!(replica.connect().ask("GET key"), "newer");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn server_outlives_the_thread_that_started_it() {
     let server = thread::spawn(|| plain().start()).join().expect("it starts");
     let mut client = server.connect();
     // If that thread had forked the server, the kernel would have killed it when the thread ended.
-    assert_eq!(call!(client, "PING"), "PONG");
+    assert_eq!(client.ask("PING"), "PONG");
     client.expect_silence(A_WHILE);
 }
 

@@ -19,18 +19,18 @@ fn hosts_reach_each_other_except_during_a_cut() {
     let replica = plain().on(&there).replica_of(&primary).start();
     let mut client = primary.connect();
     for round in 0..2 {
-        assert_eq!(call!(client, "SET", "key", round), "OK");
-        assert_eq!(call!(client, "WAIT", 1, 10_000), 1);
+        assert_eq!(client.ask(format!("SET key {round}")), "OK");
+        assert_eq!(client.ask("WAIT 1 10000"), 1);
 
         there.cut_off();
         assert_eq!(call!(client, "SET", "key", "lost on the way"), "OK");
-        assert_eq!(call!(client, "WAIT", 1, 300), 0);
+        assert_eq!(client.ask("WAIT 1 300"), 0);
         // Both servers still answer the test, which connects by their Unix sockets.
-        assert_eq!(call!(replica.connect(), "GET", "key"), &*round.to_string());
+        assert_eq!(replica.connect().ask("GET key"), &*round.to_string());
 
         there.join();
-        assert_eq!(call!(client, "WAIT", 1, 10_000), 1);
-        assert_eq!(call!(replica.connect(), "GET", "key"), "lost on the way");
+        assert_eq!(client.ask("WAIT 1 10000"), 1);
+        assert_eq!(replica.connect().ask("GET key"), "lost on the way");
     }
 }
 
@@ -43,8 +43,8 @@ fn hosts_of_two_networks_do_not_reach_each_other() {
     assert_eq!(here.address(), there.address(), "and may be called alike");
     let ours = plain().on(&here).start();
     let theirs = plain().on(&there).start();
-    call!(ours.connect(), "SET", "key", "ours");
-    assert!(call!(theirs.connect(), "GET", "key").is_nil());
+    ours.connect().ask("SET key ours");
+    assert!(theirs.connect().ask("GET key").is_nil());
 }
 
 #[test]

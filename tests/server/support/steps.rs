@@ -12,12 +12,6 @@ pub use dsync_testkit::SOON;
 /// How long a test watches for something that must not happen.
 pub const A_WHILE: Duration = Duration::from_millis(60);
 
-/// Sends a line and returns its reply.
-#[track_caller]
-pub fn ask(client: &mut Client, line: impl AsRef<str>) -> Reply {
-    client.ask(line)
-}
-
 /// Sends a line; the test reads its reply later.
 #[track_caller]
 pub fn tell(client: &mut Client, line: impl AsRef<str>) {
@@ -81,7 +75,7 @@ pub fn granted(client: &mut Client) -> (String, u64) {
 /// Asserts that the connection has no unread reply: the next one is PING's.
 #[track_caller]
 pub fn expect_no_more(client: &mut Client) {
-    assert_eq!(ask(client, "PING"), "PONG", "one reply too many");
+    assert_eq!(client.ask("PING"), "PONG", "one reply too many");
 }
 
 /// Reads the token and the fence of a grant of any family: `[token, fence]`, or `["RUN", token, fence, attempt]`.
@@ -114,7 +108,7 @@ pub fn fence_in(reply: &Reply) -> Option<u64> {
 /// A number of a key's INFO, such as `DLOCK.INFO`; 0 where the key does not exist.
 #[track_caller]
 pub fn count(client: &mut Client, info: &str, key: &str, field: &str) -> i64 {
-    let info = ask(client, format!("{info} {key}"));
+    let info = client.ask(format!("{info} {key}"));
     if info.is_nil() {
         0
     } else {
@@ -138,7 +132,7 @@ pub fn lock_waiters(client: &mut Client, key: &str) -> i64 {
 #[track_caller]
 pub fn wait_until_gone(client: &mut Client, key: &str) {
     eventually(&format!("the end of {key}"), SOON, || {
-        ask(client, format!("EXISTS {key}")) == 0
+        client.ask(format!("EXISTS {key}")) == 0
     });
 }
 
@@ -154,7 +148,7 @@ pub fn at(moment: Instant) {
 /// then on it notices connections that close, but carries out no commands.
 #[track_caller]
 pub fn keep_busy(busy: &mut Client, other: &mut Client) {
-    assert_eq!(ask(busy, "CONFIG SET busy-reply-threshold 10"), "OK");
+    assert_eq!(busy.ask("CONFIG SET busy-reply-threshold 10"), "OK");
     tell(busy, "EVAL \"while true do end\" 0");
     wait_until_busy(other);
 }
@@ -163,7 +157,7 @@ pub fn keep_busy(busy: &mut Client, other: &mut Client) {
 #[track_caller]
 pub fn wait_until_busy(client: &mut Client) {
     eventually("a busy server", SOON, || {
-        let reply = ask(client, "PING");
+        let reply = client.ask("PING");
         reply.is_error() && reply.error().starts_with("BUSY")
     });
 }
@@ -200,7 +194,7 @@ pub fn ended(mut waiter: Client) -> Ended {
 /// Asserts that the server answers and that its log has no defect.
 #[track_caller]
 pub fn assert_calm(server: &Server) {
-    assert_eq!(call!(server.connect(), "PING"), "PONG");
+    assert_eq!(server.connect().ask("PING"), "PONG");
     assert_clean_log(server);
 }
 

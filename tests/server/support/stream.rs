@@ -57,7 +57,7 @@ impl ReplicationStream {
             ["capa", "eof"],
             ["capa", "psync2"],
         ] {
-            let reply = call!(client, "REPLCONF", option[0], option[1]);
+            let reply = client.ask(format!("REPLCONF {} {}", option[0], option[1]));
             assert_eq!(reply, "OK", "REPLCONF {option:?}");
         }
         client.send(&["PSYNC", id, offset]);
@@ -119,7 +119,7 @@ impl ReplicationStream {
     pub fn take_so_far(&mut self, primary: &Server) -> Vec<Vec<Vec<u8>>> {
         static MARKS: AtomicU32 = AtomicU32::new(0);
         let mark = MARKS.fetch_add(1, Ordering::Relaxed).to_argument();
-        let published = call!(primary.connect(), "PUBLISH", MARKER, &mark);
+        let published = call!(primary.connect(), "PUBLISH", MARKER, mark);
         assert_eq!(published, 0, "nobody subscribes to the marker");
         let mut commands = Vec::new();
         loop {

@@ -12,9 +12,9 @@ use std::time::Duration;
 fn block_in_lua_function_or_multi_is_a_try() {
     let server = Server::start();
     let mut client = server.connect();
-    call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t");
-    call!(client, "DSEM.ACQUIRE", "s", "LIMIT", 1, "TOKEN", "t");
-    call!(client, "DWG.ADD", "g", "LIMIT", 1, "TOKEN", "t");
+    client.ask("DLOCK.ACQUIRE k TOKEN t");
+    client.ask("DSEM.ACQUIRE s LIMIT 1 TOKEN t");
+    client.ask("DWG.ADD g LIMIT 1 TOKEN t");
     let library = "#!lua name=l\nredis.register_function('ask', function(keys, args) \
                    return redis.call(args[1], keys[1], 'BLOCK', '0') end)";
     call!(client, "FUNCTION", "LOAD", library);
@@ -30,14 +30,14 @@ fn block_in_lua_function_or_multi_is_a_try() {
             "{command} in Lua"
         );
         assert!(
-            call!(client, "FCALL", "ask", 1, key, command).is_nil(),
+            client.ask(format!("FCALL ask 1 {key} {command}")).is_nil(),
             "{command} in a function"
         );
-        call!(client, "MULTI");
+        client.ask("MULTI");
         call!(client, command, key, "BLOCK", 0);
-        let done = call!(client, "EXEC");
+        let done = client.ask("EXEC");
         assert!(done.as_array()[0].is_nil(), "{command} in MULTI: {done:?}");
-        call!(client, "CLIENT", "TRACKING", "OFF");
+        client.ask("CLIENT TRACKING OFF");
     }
     // A free lock is granted in Lua.
     let script = "return redis.call('DLOCK.ACQUIRE', KEYS[1], 'BLOCK', '0', 'TOKEN', 'lua')";
@@ -54,13 +54,13 @@ fn block_in_lua_function_or_multi_is_a_try() {
 fn subscribed_resp3_client_waits_or_is_answered_nil() {
     let server = Server::start();
     let (mut client, mut waiter) = (server.connect(), server.connect_resp3());
-    call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t");
+    client.ask("DLOCK.ACQUIRE k TOKEN t");
     send!(waiter, "SUBSCRIBE", "channel");
     waiter.recv(SOON).expect("a subscription");
     send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 1500, "TOKEN", "w");
     // Some servers cannot block such a client: the module answers nil at once.
     let at_once = waiter.recv(Duration::from_millis(150));
-    call!(client, "DLOCK.RELEASE", "k", "t");
+    client.ask("DLOCK.RELEASE k t");
     match at_once {
         Some(reply) => assert!(reply.is_nil(), "{reply:?}"),
         None => assert_eq!(granted(&mut waiter).0, "w"),

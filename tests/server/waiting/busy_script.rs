@@ -14,7 +14,7 @@ fn connections_closed_during_busy_script_end_after_it() {
     for _ in 0..3 {
         let (mut ephemeral, mut leaving, mut heir) =
             (server.connect(), server.connect(), server.connect());
-        call!(ephemeral, "DLOCK.ACQUIRE", "bound", "EPHEMERAL", "EX", 60);
+        ephemeral.ask("DLOCK.ACQUIRE bound EPHEMERAL EX 60");
         send!(leaving, "DLOCK.ACQUIRE", "bound", "BLOCK", 0);
         wait_for_blocked(&server, 1);
         send!(heir, "DLOCK.ACQUIRE", "bound", "BLOCK", 0, "TOKEN", "heir");
@@ -24,12 +24,12 @@ fn connections_closed_during_busy_script_end_after_it() {
             busy_for(500)
         );
         send!(slow, "EVAL", script, 1, "x");
-        eventually("a busy server", SOON, || call!(client, "PING").is_error());
+        eventually("a busy server", SOON, || client.ask("PING").is_error());
         ephemeral.close();
         leaving.close();
         assert_eq!(slow.recv(SOON).expect("the script ends"), "done");
         assert_eq!(granted(&mut heir).0, "heir");
-        assert_eq!(call!(client, "DLOCK.RELEASE", "bound", "heir"), 1);
+        assert_eq!(client.ask("DLOCK.RELEASE bound heir"), 1);
     }
     assert_calm(&server);
 }

@@ -19,11 +19,11 @@ fn end(mut client: Client, admin: &mut Client, how: ConnectionEnd) {
         ConnectionEnd::Closed => client.close(),
         ConnectionEnd::Killed => {
             let id = client.id();
-            assert_eq!(ask(admin, format!("CLIENT KILL ID {id}")), 1);
+            assert_eq!(admin.ask(format!("CLIENT KILL ID {id}")), 1);
             client.expect_closed(SOON);
         }
         ConnectionEnd::Quit => {
-            assert_eq!(ask(&mut client, "QUIT"), "OK");
+            assert_eq!(client.ask("QUIT"), "OK");
             client.expect_closed(SOON);
         }
     }
@@ -39,21 +39,21 @@ fn ephemeral_hold_ends_with_its_connection_and_passes_on() {
         ConnectionEnd::Quit,
     ] {
         let mut holder = server.connect();
-        let (token, fence) = ask(&mut holder, "DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
+        let (token, fence) = holder.ask("DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
         let mut first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
         let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
         first.expect_silence(A_WHILE);
         end(holder, &mut admin, how);
         assert!(granted(&mut first).1 > fence, "{how:?}");
         assert_eq!(
-            ask(&mut admin, format!("DLOCK.RELEASE lock {token}")),
+            admin.ask(format!("DLOCK.RELEASE lock {token}")),
             0,
             "{how:?}"
         );
         second.expect_silence(A_WHILE);
-        assert_eq!(ask(&mut admin, "DLOCK.RELEASE lock first"), 1);
+        assert_eq!(admin.ask("DLOCK.RELEASE lock first"), 1);
         let (token, _) = granted(&mut second);
-        assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {token}")), 1);
+        assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {token}")), 1);
     }
 }
 
@@ -62,14 +62,12 @@ fn ephemeral_hold_without_waiters_takes_its_key_along() {
     let server = Server::start();
     let mut admin = server.connect();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
-    ask(
-        &mut holder,
-        "DSEM.ACQUIRE semaphore LIMIT 2 EX 600 EPHEMERAL",
-    )
-    .grant();
+    holder.ask("DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
+    holder
+        .ask("DSEM.ACQUIRE semaphore LIMIT 2 EX 600 EPHEMERAL")
+        .grant();
     holder.close();
-    eventually("an empty database", SOON, || ask(&mut admin, "DBSIZE") == 0);
+    eventually("an empty database", SOON, || admin.ask("DBSIZE") == 0);
 }
 
 #[test]
@@ -77,40 +75,38 @@ fn ephemeral_end_leaves_other_holds_alone() {
     let server = Server::start();
     let mut admin = server.connect();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN t").grant();
-    ask(&mut holder, "DLOCK.ACQUIRE bound TOKEN t EPHEMERAL").grant();
-    ask(
-        &mut admin,
-        "DSEM.ACQUIRE semaphore LIMIT 3 TOKEN admins EPHEMERAL",
-    )
-    .grant();
-    ask(&mut holder, "DSEM.ACQUIRE semaphore LIMIT 3 TOKEN plain").grant();
-    ask(
-        &mut holder,
-        "DSEM.ACQUIRE semaphore LIMIT 3 TOKEN bound EPHEMERAL",
-    )
-    .grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN t").grant();
+    holder.ask("DLOCK.ACQUIRE bound TOKEN t EPHEMERAL").grant();
+    admin
+        .ask("DSEM.ACQUIRE semaphore LIMIT 3 TOKEN admins EPHEMERAL")
+        .grant();
+    holder
+        .ask("DSEM.ACQUIRE semaphore LIMIT 3 TOKEN plain")
+        .grant();
+    holder
+        .ask("DSEM.ACQUIRE semaphore LIMIT 3 TOKEN bound EPHEMERAL")
+        .grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     holder.close();
     wait_until_gone(&mut admin, "bound");
-    assert!(ask(&mut admin, "DLOCK.CHECK lock t").as_int() > 0);
+    assert!(admin.ask("DLOCK.CHECK lock t").as_int() > 0);
     waiter.expect_silence(A_WHILE);
     eventually("one permit back", SOON, || {
         count(&mut admin, "DSEM.INFO", "semaphore", "available") == 1
     });
-    assert!(ask(&mut admin, "DSEM.CHECK semaphore plain").as_int() > 0);
-    assert!(ask(&mut admin, "DSEM.CHECK semaphore admins").as_int() > 0);
-    assert_eq!(ask(&mut admin, "DSEM.CHECK semaphore bound"), 0);
+    assert!(admin.ask("DSEM.CHECK semaphore plain").as_int() > 0);
+    assert!(admin.ask("DSEM.CHECK semaphore admins").as_int() > 0);
+    assert_eq!(admin.ask("DSEM.CHECK semaphore bound"), 0);
 }
 
 #[test]
 fn ephemeral_grant_after_waiting_is_bound_to_the_waiter() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock EPHEMERAL BLOCK 0");
     let mut next = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut waiter);
     next.expect_silence(A_WHILE);
     waiter.close();
@@ -123,24 +119,24 @@ fn ephemeral_hold_that_ended_does_not_end_the_next() {
     let mut admin = server.connect();
     let mut holder = server.connect();
     // Released; then another connection takes it with the same token, without EPHEMERAL.
-    ask(&mut holder, "DLOCK.ACQUIRE one TOKEN t EPHEMERAL").grant();
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE one t"), 1);
-    ask(&mut admin, "DLOCK.ACQUIRE one TOKEN t").grant();
+    holder.ask("DLOCK.ACQUIRE one TOKEN t EPHEMERAL").grant();
+    assert_eq!(holder.ask("DLOCK.RELEASE one t"), 1);
+    admin.ask("DLOCK.ACQUIRE one TOKEN t").grant();
     // Lapsed; the next waiter has it.
-    ask(&mut holder, "DLOCK.ACQUIRE two PX 30 EPHEMERAL").grant();
+    holder.ask("DLOCK.ACQUIRE two PX 30 EPHEMERAL").grant();
     let mut next = server.connect();
     tell(&mut next, "DLOCK.ACQUIRE two TOKEN t BLOCK 0");
     granted(&mut next);
     // Its key was deleted; another connection has it.
-    ask(&mut holder, "DLOCK.ACQUIRE three EPHEMERAL").grant();
-    assert_eq!(ask(&mut admin, "DEL three"), 1);
-    ask(&mut admin, "DLOCK.ACQUIRE three TOKEN t").grant();
-    ask(&mut holder, "DLOCK.ACQUIRE last EPHEMERAL").grant();
+    holder.ask("DLOCK.ACQUIRE three EPHEMERAL").grant();
+    assert_eq!(admin.ask("DEL three"), 1);
+    admin.ask("DLOCK.ACQUIRE three TOKEN t").grant();
+    holder.ask("DLOCK.ACQUIRE last EPHEMERAL").grant();
     holder.close();
     wait_until_gone(&mut admin, "last");
     for key in ["one", "two", "three"] {
         assert!(
-            ask(&mut admin, format!("DLOCK.CHECK {key} t")).as_int() > 0,
+            admin.ask(format!("DLOCK.CHECK {key} t")).as_int() > 0,
             "{key}"
         );
     }
@@ -150,28 +146,25 @@ fn ephemeral_hold_that_ended_does_not_end_the_next() {
 fn ephemeral_hold_also_lapses() {
     let server = Server::start();
     let mut holder = server.connect();
-    let (token, _) = ask(&mut holder, "DLOCK.ACQUIRE lock PX 150 EPHEMERAL").grant();
+    let (token, _) = holder.ask("DLOCK.ACQUIRE lock PX 150 EPHEMERAL").grant();
     let mut waiter = server.connect();
     tell(&mut waiter, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
     granted(&mut waiter);
-    assert_eq!(ask(&mut holder, format!("DLOCK.RENEW lock {token}")), 0);
+    assert_eq!(holder.ask(format!("DLOCK.RENEW lock {token}")), 0);
     holder.close();
     // Two connections are left: the waiter's, and the one that asks for INFO.
     eventually("the closed connection to be noticed", SOON, || {
         server.info_number("clients", "connected_clients") == 2
     });
-    assert!(ask(&mut waiter, "DLOCK.CHECK lock next").as_int() > 0);
+    assert!(waiter.ask("DLOCK.CHECK lock next").as_int() > 0);
 }
 
 #[test]
 fn ephemeral_hold_renewed_from_elsewhere_stays_bound() {
     let server = Server::start();
     let (mut holder, mut renewer) = (server.connect(), server.connect());
-    let (token, _) = ask(&mut holder, "DLOCK.ACQUIRE lock EPHEMERAL").grant();
-    assert_eq!(
-        ask(&mut renewer, format!("DLOCK.RENEW lock {token} EX 600")),
-        1
-    );
+    let (token, _) = holder.ask("DLOCK.ACQUIRE lock EPHEMERAL").grant();
+    assert_eq!(renewer.ask(format!("DLOCK.RENEW lock {token} EX 600")), 1);
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     // The hold stays bound to the connection that got it, not to the one that renews.
     renewer.close();
@@ -214,11 +207,11 @@ fn ephemeral_holds_of_one_connection_end_together() {
     let finished = reply(&mut watcher);
     assert_eq!(finished.as_array()[0], 0, "{finished:?}");
     assert_eq!(finished.as_array()[1], 100, "all were lost: {finished:?}");
-    assert_eq!(ask(&mut admin, "EXISTS lock:1 lock:99"), 0);
+    assert_eq!(admin.ask("EXISTS lock:1 lock:99"), 0);
     eventually(
         "the end of all keys but those of the new holds",
         SOON,
-        || ask(&mut admin, "DBSIZE") == (waiters.len() + 2) as i64,
+        || admin.ask("DBSIZE") == (waiters.len() + 2) as i64,
     );
 }
 
@@ -232,17 +225,17 @@ fn ephemeral_hold_renamed_moved_or_swapped_ends_all_the_same() {
         ["SWAPDB 0 1", "SELECT 1"],
     ] {
         let mut holder = server.connect();
-        ask(&mut holder, "DLOCK.ACQUIRE lock:0 EX 600 EPHEMERAL").grant();
-        let reply = ask(&mut admin, travel[0]);
+        holder.ask("DLOCK.ACQUIRE lock:0 EX 600 EPHEMERAL").grant();
+        let reply = admin.ask(travel[0]);
         assert!(!reply.is_error(), "{travel:?}: {reply:?}");
-        ask(&mut admin, travel[1]);
-        assert_eq!(ask(&mut admin, "DBSIZE"), 1, "{travel:?}");
+        admin.ask(travel[1]);
+        assert_eq!(admin.ask("DBSIZE"), 1, "{travel:?}");
         holder.close();
         eventually("the hold's end under its new name", SOON, || {
-            ask(&mut admin, "DBSIZE") == 0
+            admin.ask("DBSIZE") == 0
         });
-        ask(&mut admin, "SELECT 0");
-        assert_eq!(ask(&mut admin, "DBSIZE"), 0);
+        admin.ask("SELECT 0");
+        assert_eq!(admin.ask("DBSIZE"), 0);
     }
 }
 
@@ -251,13 +244,13 @@ fn ephemeral_hold_closed_during_busy_script_ends_after_it() {
     let server = Server::start();
     let (mut busy, mut admin) = (server.connect(), server.connect());
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
-    ask(&mut holder, "DLOCK.ACQUIRE alone EX 600 EPHEMERAL").grant();
+    holder.ask("DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
+    holder.ask("DLOCK.ACQUIRE alone EX 600 EPHEMERAL").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     keep_busy(&mut busy, &mut admin);
     holder.close();
     waiter.expect_silence(Duration::from_millis(300));
-    assert_eq!(ask(&mut admin, "SCRIPT KILL"), "OK");
+    assert_eq!(admin.ask("SCRIPT KILL"), "OK");
     assert!(reply(&mut busy).is_error());
     granted(&mut waiter);
     wait_until_gone(&mut admin, "alone");
@@ -268,12 +261,12 @@ fn ephemeral_hold_closed_during_client_pause_ends_after_it() {
     let server = Server::start();
     let mut admin = server.connect();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
+    holder.ask("DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    assert_eq!(ask(&mut admin, "CLIENT PAUSE 30000 WRITE"), "OK");
+    assert_eq!(admin.ask("CLIENT PAUSE 30000 WRITE"), "OK");
     holder.close();
     waiter.expect_silence(Duration::from_millis(200));
-    assert_eq!(ask(&mut admin, "CLIENT UNPAUSE"), "OK");
+    assert_eq!(admin.ask("CLIENT UNPAUSE"), "OK");
     granted(&mut waiter);
 }
 
@@ -282,7 +275,7 @@ fn ephemeral_hold_and_next_waiter_lost_together_serve_the_third() {
     let server = Server::start();
     let mut third = server.connect();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
+    holder.ask("DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
     let second = queued(&server, "DLOCK.ACQUIRE lock EPHEMERAL BLOCK 0");
     queue(&server, &mut third, "DLOCK.ACQUIRE lock BLOCK 0");
     server.stop();

@@ -31,7 +31,7 @@ fn message(subscriber: &mut Client) -> (String, String) {
 #[track_caller]
 fn subscriber(server: &Server) -> Client {
     let mut client = server.connect();
-    ask(&mut client, "PSUBSCRIBE dsync:*");
+    client.ask("PSUBSCRIBE dsync:*");
     client
 }
 
@@ -43,20 +43,20 @@ fn undelivered(server: &Server) -> u64 {
 fn request_with_queue_gets_place_and_channel() {
     let server = Server::start();
     let mut client = server.connect();
-    let held = ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held QUEUE 30000");
+    let held = client.ask("DLOCK.ACQUIRE lock TOKEN held QUEUE 30000");
     assert_eq!(held.grant().0, "held", "a free lock is granted at once");
-    let (first, channel) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
+    let (first, channel) = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
     assert_eq!(first, 1);
     let number = channel
         .strip_prefix("dsync:{lock}:")
         .expect("the key's channel");
     let number: u64 = number.parse().expect("the number of the place");
-    let (second, other) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b QUEUE 30000"));
+    let (second, other) = place(&client.ask("DLOCK.ACQUIRE lock TOKEN b QUEUE 30000"));
     assert_eq!(second, 2);
     assert_ne!(channel, other);
-    let again = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
+    let again = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
     assert_eq!(again, (1, channel), "the same place again");
-    let info = ask(&mut client, "DLOCK.INFO lock");
+    let info = client.ask("DLOCK.INFO lock");
     let waiter = &info.field("first-waiters").as_array()[0];
     assert_eq!(waiter.field("number").as_int(), number as i64);
     assert!(waiter.field("kept-ms").as_int() > 20_000);
@@ -88,10 +88,10 @@ fn queue_with_wrong_options_or_bounds_is_refused() {
         ),
         ("TOKEN t QUEUE", "QUEUE has no value"),
     ] {
-        let refused = ask(&mut client, format!("DLOCK.ACQUIRE lock {options}"));
+        let refused = client.ask(format!("DLOCK.ACQUIRE lock {options}"));
         assert!(refused.error().contains(why), "{options}: {refused:?}");
     }
-    assert_eq!(ask(&mut client, "EXISTS lock"), 0);
+    assert_eq!(client.ask("EXISTS lock"), 0);
 }
 
 #[test]
@@ -99,28 +99,28 @@ fn turn_of_kept_place_is_granted_announced_and_heard() {
     let server = Server::start();
     let mut client = server.connect();
     let mut subscriber = subscriber(&server);
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let request = "DLOCK.ACQUIRE lock EX 1000 TOKEN a QUEUE 30000";
-    let (_, channel) = place(&ask(&mut client, request));
+    let (_, channel) = place(&client.ask(request));
     let mut behind = queued(&server, "DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
     assert!(
-        ask(&mut client, "DLOCK.ACQUIRE lock TOKEN late").is_nil(),
+        client.ask("DLOCK.ACQUIRE lock TOKEN late").is_nil(),
         "a try fails"
     );
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
     let (announced_on, fence) = message(&mut subscriber);
     assert_eq!(announced_on, channel);
     // Nobody has asked yet, so the lease ends when the place would have.
-    let left = ask(&mut client, "DLOCK.CHECK lock a").as_int();
+    let left = client.ask("DLOCK.CHECK lock a").as_int();
     assert!((1..=30_000).contains(&left), "{left}");
-    let (token, granted_fence) = ask(&mut client, request).grant();
+    let (token, granted_fence) = client.ask(request).grant();
     assert_eq!((token.as_str(), granted_fence.to_string()), ("a", fence));
     assert!(
-        ask(&mut client, "DLOCK.CHECK lock a").as_int() > 900_000,
+        client.ask("DLOCK.CHECK lock a").as_int() > 900_000,
         "the whole lease"
     );
     behind.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock a"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock a"), 1);
     granted(&mut behind);
     assert_eq!(undelivered(&server), 0);
 }
@@ -129,31 +129,25 @@ fn turn_of_kept_place_is_granted_announced_and_heard() {
 fn renew_hears_the_grant_of_a_kept_place() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    place(&ask(
-        &mut client,
-        "DLOCK.ACQUIRE lock EX 1000 TOKEN a QUEUE 30000",
-    ));
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
-    assert_eq!(ask(&mut client, "DLOCK.RENEW lock a"), 1);
-    assert!(ask(&mut client, "DLOCK.CHECK lock a").as_int() > 900_000);
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
+    place(&client.ask("DLOCK.ACQUIRE lock EX 1000 TOKEN a QUEUE 30000"));
+    assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
+    assert_eq!(client.ask("DLOCK.RENEW lock a"), 1);
+    assert!(client.ask("DLOCK.CHECK lock a").as_int() > 900_000);
 }
 
 #[test]
 fn grant_that_nobody_hears_of_lapses_as_undelivered() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    place(&ask(
-        &mut client,
-        "DLOCK.ACQUIRE lock EX 1000 TOKEN dead QUEUE 1000",
-    ));
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
+    place(&client.ask("DLOCK.ACQUIRE lock EX 1000 TOKEN dead QUEUE 1000"));
     let mut behind = queued(&server, "DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut behind);
     assert_eq!(undelivered(&server), 1);
     assert_eq!(server.info_number("dsync", "dsync_lock_lapsed"), 0);
-    assert_eq!(ask(&mut client, "DLOCK.CHECK lock dead"), 0);
+    assert_eq!(client.ask("DLOCK.CHECK lock dead"), 0);
     assert_eq!(lock_waiters(&mut client, "lock"), 0, "it leaves no place");
 }
 
@@ -161,22 +155,16 @@ fn grant_that_nobody_hears_of_lapses_as_undelivered() {
 fn unheard_run_counts_no_attempt_and_no_lost_member() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN first");
-    place(&ask(
-        &mut client,
-        "DONCE.BEGIN job EX 1000 TOKEN dead QUEUE 1000",
-    ));
+    client.ask("DONCE.BEGIN job TOKEN first");
+    place(&client.ask("DONCE.BEGIN job EX 1000 TOKEN dead QUEUE 1000"));
     let mut behind = queued(&server, "DONCE.BEGIN job TOKEN behind BLOCK 0");
-    assert_eq!(ask(&mut client, "DONCE.FAIL job first"), 1);
+    assert_eq!(client.ask("DONCE.FAIL job first"), 1);
     let run = reply(&mut behind);
     assert_eq!(run.as_array()[3], 2, "the second attempt: {run:?}");
-    ask(&mut client, "DWG.ADD group LIMIT 1 TOKEN first").grant();
-    place(&ask(
-        &mut client,
-        "DWG.ADD group EX 1000 TOKEN dead QUEUE 1000",
-    ));
-    assert_eq!(ask(&mut client, "DWG.DONE group first"), 1);
-    let finished = ask(&mut client, "DWG.WAIT group BLOCK 0");
+    client.ask("DWG.ADD group LIMIT 1 TOKEN first").grant();
+    place(&client.ask("DWG.ADD group EX 1000 TOKEN dead QUEUE 1000"));
+    assert_eq!(client.ask("DWG.DONE group first"), 1);
+    let finished = client.ask("DWG.WAIT group BLOCK 0");
     let numbers: Vec<i64> = finished.as_array().iter().map(Reply::as_int).collect();
     assert_eq!(numbers, [1, 0], "nobody is lost");
 }
@@ -185,17 +173,17 @@ fn unheard_run_counts_no_attempt_and_no_lost_member() {
 fn kept_place_that_nobody_asks_for_is_dropped() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 1000"));
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
+    place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 1000"));
     eventually("the end of the place", SOON, || {
         lock_waiters(&mut client, "lock") == 0
     });
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock a"), 0);
+    assert_eq!(client.ask("DLOCK.RELEASE lock a"), 0);
     assert!(
-        ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b").is_nil(),
+        client.ask("DLOCK.ACQUIRE lock TOKEN b").is_nil(),
         "still held"
     );
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
     wait_until_gone(&mut client, "lock");
 }
 
@@ -204,13 +192,13 @@ fn release_and_revoke_withdraw_kept_places() {
     let server = Server::start();
     let mut client = server.connect();
     let mut subscriber = subscriber(&server);
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
-    let (_, channel) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b QUEUE 30000"));
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock a"), 1);
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
+    place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
+    let (_, channel) = place(&client.ask("DLOCK.ACQUIRE lock TOKEN b QUEUE 30000"));
+    assert_eq!(client.ask("DLOCK.RELEASE lock a"), 1);
     let number = channel.rsplit(':').next().expect("a number");
-    assert_eq!(ask(&mut client, format!("DLOCK.REVOKE lock {number}")), 1);
-    assert_eq!(ask(&mut client, format!("DLOCK.REVOKE lock {number}")), 0);
+    assert_eq!(client.ask(format!("DLOCK.REVOKE lock {number}")), 1);
+    assert_eq!(client.ask(format!("DLOCK.REVOKE lock {number}")), 0);
     assert_eq!(lock_waiters(&mut client, "lock"), 0);
     // The token has released its own place; that an operator took the other one away, its token must hear.
     assert_eq!(message(&mut subscriber), (channel, "0".to_owned()));
@@ -221,13 +209,13 @@ fn release_and_revoke_withdraw_kept_places() {
 fn token_with_block_waits_on_its_kept_place_and_falls_back_to_it() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    let (_, channel) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
+    let (_, channel) = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
     let mut behind = queued(&server, "DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
     let waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
     waiting.close();
     wait_for_blocked(&server, 1);
-    let kept = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
+    let kept = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
     assert_eq!(
         kept,
         (1, channel),
@@ -235,7 +223,7 @@ fn token_with_block_waits_on_its_kept_place_and_falls_back_to_it() {
     );
     // A connection that waits on the place gets the grant.
     let mut waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
     assert_eq!(granted(&mut waiting).0, "a");
     behind.expect_silence(A_WHILE);
 }
@@ -244,20 +232,17 @@ fn token_with_block_waits_on_its_kept_place_and_falls_back_to_it() {
 fn queue_by_a_waiting_token_supersedes_its_connection() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
-    place(&ask(
-        &mut client,
-        "DLOCK.ACQUIRE lock TOKEN behind QUEUE 60000",
-    ));
-    let (first, _) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
+    place(&client.ask("DLOCK.ACQUIRE lock TOKEN behind QUEUE 60000"));
+    let (first, _) = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
     assert_eq!(first, 1, "at its old rank");
     let answer = reply(&mut waiting);
     assert!(
         answer.error().starts_with("UNBLOCKED superseded"),
         "{answer:?}"
     );
-    let held = ask(&mut client, "DLOCK.ACQUIRE lock SHARED TOKEN a QUEUE 60000");
+    let held = client.ask("DLOCK.ACQUIRE lock SHARED TOKEN a QUEUE 60000");
     assert!(held.error().starts_with("MISMATCH"), "{held:?}");
 }
 
@@ -266,24 +251,20 @@ fn place_that_is_dropped_by_a_decision_announces_0() {
     let server = Server::start();
     let mut client = server.connect();
     let mut subscriber = subscriber(&server);
-    ask(&mut client, "DONCE.BEGIN job TOKEN first");
-    let (_, channel) = place(&ask(&mut client, "DONCE.BEGIN job TOKEN a QUEUE 30000"));
-    assert_eq!(ask(&mut client, "DONCE.DONE job first RESULT r"), 1);
+    client.ask("DONCE.BEGIN job TOKEN first");
+    let (_, channel) = place(&client.ask("DONCE.BEGIN job TOKEN a QUEUE 30000"));
+    assert_eq!(client.ask("DONCE.DONE job first RESULT r"), 1);
     assert_eq!(message(&mut subscriber), (channel, "0".to_owned()));
-    let done = ask(&mut client, "DONCE.BEGIN job TOKEN a QUEUE 30000");
+    let done = client.ask("DONCE.BEGIN job TOKEN a QUEUE 30000");
     assert_eq!(done.as_array()[0], "DONE", "{done:?}");
 
-    ask(&mut client, "DSEM.ACQUIRE sem LIMIT 3 PERMITS 3 TOKEN held").grant();
-    let (_, channel) = place(&ask(
-        &mut client,
-        "DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 30000",
-    ));
-    assert_eq!(ask(&mut client, "DSEM.LIMIT sem 1"), 3);
+    client
+        .ask("DSEM.ACQUIRE sem LIMIT 3 PERMITS 3 TOKEN held")
+        .grant();
+    let (_, channel) = place(&client.ask("DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 30000"));
+    assert_eq!(client.ask("DSEM.LIMIT sem 1"), 3);
     assert_eq!(message(&mut subscriber), (channel, "0".to_owned()));
-    let refused = ask(
-        &mut client,
-        "DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 30000",
-    );
+    let refused = client.ask("DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 30000");
     assert!(refused.error().starts_with("TOOMANY"), "{refused:?}");
 }
 
@@ -294,31 +275,30 @@ fn place_dropped_as_failed_is_told_why_when_it_asks_again() {
     let server = Server::start();
     let mut client = server.connect();
     let mut subscriber = subscriber(&server);
-    ask(&mut client, "DONCE.BEGIN job TOKEN first");
+    client.ask("DONCE.BEGIN job TOKEN first");
     let request = "DONCE.BEGIN job MAX 1 TOKEN a QUEUE 60000";
-    let (_, channel) = place(&ask(&mut client, request));
-    place(&ask(
-        &mut client,
-        "DONCE.BEGIN job MAX 9 TOKEN b QUEUE 60000",
-    ));
-    assert_eq!(ask(&mut client, "DONCE.FAIL job first REASON disk"), 1);
+    let (_, channel) = place(&client.ask(request));
+    place(&client.ask("DONCE.BEGIN job MAX 9 TOKEN b QUEUE 60000"));
+    assert_eq!(client.ask("DONCE.FAIL job first REASON disk"), 1);
     assert_eq!(message(&mut subscriber), (channel, "0".to_owned()));
     for again in [
         request,
         "DONCE.BEGIN job MAX 1 TOKEN a BLOCK 0",
         "DONCE.BEGIN job MAX 1 TOKEN a",
     ] {
-        let failed = ask(&mut client, again);
+        let failed = client.ask(again);
         assert_eq!(failed.as_array()[0], "FAILED", "{failed:?}");
         assert_eq!(failed.as_array()[1], "disk");
     }
     // The decision stands, also where the key could grant the request again.
-    ask(&mut client, "DSEM.ACQUIRE sem LIMIT 3 PERMITS 3 TOKEN held").grant();
+    client
+        .ask("DSEM.ACQUIRE sem LIMIT 3 PERMITS 3 TOKEN held")
+        .grant();
     let request = "DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 60000";
-    place(&ask(&mut client, request));
-    assert_eq!(ask(&mut client, "DSEM.LIMIT sem 1"), 3);
-    assert_eq!(ask(&mut client, "DSEM.LIMIT sem NONE"), 1);
-    let refused = ask(&mut client, request);
+    place(&client.ask(request));
+    assert_eq!(client.ask("DSEM.LIMIT sem 1"), 3);
+    assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 1);
+    let refused = client.ask(request);
     assert!(refused.error().starts_with("TOOMANY"), "{refused:?}");
 }
 
@@ -327,12 +307,12 @@ fn place_dropped_as_failed_is_told_why_when_it_asks_again() {
 fn token_of_a_revoked_place_may_ask_again() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    let (_, channel) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
-    place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b QUEUE 60000"));
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
+    let (_, channel) = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
+    place(&client.ask("DLOCK.ACQUIRE lock TOKEN b QUEUE 60000"));
     let number = channel.rsplit(':').next().expect("a number");
-    assert_eq!(ask(&mut client, format!("DLOCK.REVOKE lock {number}")), 1);
-    let (again, _) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
+    assert_eq!(client.ask(format!("DLOCK.REVOKE lock {number}")), 1);
+    let (again, _) = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
     assert_eq!(again, 2, "at the end of the queue");
 }
 
@@ -340,13 +320,13 @@ fn token_of_a_revoked_place_may_ask_again() {
 fn script_and_transaction_take_kept_places() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let script = "return redis.call('DLOCK.ACQUIRE', KEYS[1], 'TOKEN', ARGV[1], 'QUEUE', 30000)";
     let taken = client.call(&["EVAL", script, "1", "lock", "a"]);
     assert_eq!(place(&taken).0, 1);
-    assert_eq!(ask(&mut client, "MULTI"), "OK");
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b QUEUE 30000");
-    let replies = ask(&mut client, "EXEC");
+    assert_eq!(client.ask("MULTI"), "OK");
+    client.ask("DLOCK.ACQUIRE lock TOKEN b QUEUE 30000");
+    let replies = client.ask("EXEC");
     assert_eq!(place(&replies.as_array()[0]).0, 2);
 }
 
@@ -355,14 +335,14 @@ fn script_and_transaction_take_kept_places() {
 fn turn_in_a_transaction_is_announced_after_its_reply() {
     let server = Server::start();
     let mut client = server.connect_resp3();
-    ask(&mut client, "PSUBSCRIBE dsync:*");
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
-    assert_eq!(ask(&mut client, "MULTI"), "OK");
-    ask(&mut client, "SET before 1");
-    ask(&mut client, "DLOCK.RELEASE lock held");
-    ask(&mut client, "SET behind 1");
-    let replies = ask(&mut client, "EXEC");
+    client.ask("PSUBSCRIBE dsync:*");
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
+    place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
+    assert_eq!(client.ask("MULTI"), "OK");
+    client.ask("SET before 1");
+    client.ask("DLOCK.RELEASE lock held");
+    client.ask("SET behind 1");
+    let replies = client.ask("EXEC");
     assert_eq!(replies.as_array().len(), 3, "{replies:?}");
     assert_eq!(replies.as_array()[1], 1);
     message(&mut client);
@@ -372,11 +352,11 @@ fn turn_in_a_transaction_is_announced_after_its_reply() {
 fn kept_places_take_at_most_half_of_the_bounds() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "CONFIG SET dsync.max-waiters-per-key 4");
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
-    place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b QUEUE 30000"));
-    let full = ask(&mut client, "DLOCK.ACQUIRE lock TOKEN c QUEUE 30000");
+    client.ask("CONFIG SET dsync.max-waiters-per-key 4");
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
+    place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
+    place(&client.ask("DLOCK.ACQUIRE lock TOKEN b QUEUE 30000"));
+    let full = client.ask("DLOCK.ACQUIRE lock TOKEN c QUEUE 30000");
     assert!(full.error().starts_with("QUEUEFULL 2 "), "{full:?}");
     // A connection may still wait.
     let _waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN c BLOCK 0");
@@ -386,7 +366,7 @@ fn kept_places_take_at_most_half_of_the_bounds() {
 fn place_beyond_a_hundred_is_100() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let requests = (1..=150).map(|n| format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE 60000"));
     let places: Vec<i64> = in_bulk(&mut client, requests)
         .iter()
@@ -404,26 +384,24 @@ fn five_hundred_clients_on_one_connection_are_served_in_order() {
     let server = Server::start();
     let mut shared = server.connect();
     let mut subscriber = subscriber(&server);
-    ask(&mut shared, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    shared.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let requests = (0..CLIENTS).map(|n| format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE 60000"));
     let replies = in_bulk(&mut shared, requests);
     let channels: Vec<String> = replies.iter().map(|reply| place(reply).1).collect();
     let calls_before = calls(&server);
-    assert_eq!(ask(&mut shared, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(shared.ask("DLOCK.RELEASE lock held"), 1);
     let mut last_fence = 0;
     for (n, channel) in channels.iter().enumerate() {
         let (announced_on, fence) = message(&mut subscriber);
         assert_eq!(announced_on, *channel, "client {n} is next");
-        let (token, granted_fence) = ask(
-            &mut shared,
-            format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE 60000"),
-        )
-        .grant();
+        let (token, granted_fence) = shared
+            .ask(format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE 60000"))
+            .grant();
         assert_eq!(token, format!("t{n}"));
         assert_eq!(fence, granted_fence.to_string());
         assert!(granted_fence > last_fence);
         last_fence = granted_fence;
-        assert_eq!(ask(&mut shared, format!("DLOCK.RELEASE lock t{n}")), 1);
+        assert_eq!(shared.ask(format!("DLOCK.RELEASE lock t{n}")), 1);
     }
     // RELEASE of the first holder, and then two commands each, beside the first QUEUE of each.
     assert_eq!(calls(&server) - calls_before, 1 + 2 * CLIENTS as u64);
@@ -436,7 +414,7 @@ fn every_third_client_that_dies_in_the_queue_is_passed_over() {
     let server = Server::start();
     let mut shared = server.connect();
     let mut subscriber = subscriber(&server);
-    ask(&mut shared, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    shared.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let is_dead = |n: usize| n % 3 == 2;
     let request = |n: usize| {
         let ms = if is_dead(n) { 1_000 } else { 60_000 };
@@ -444,7 +422,7 @@ fn every_third_client_that_dies_in_the_queue_is_passed_over() {
     };
     let replies = at_once(&mut shared, &(0..CLIENTS).map(request).collect::<Vec<_>>());
     let channels: Vec<String> = replies.iter().map(|reply| place(reply).1).collect();
-    ask(&mut shared, "DLOCK.RELEASE lock held");
+    shared.ask("DLOCK.RELEASE lock held");
     let mut served = Vec::new();
     // A dead client's place may also have run out before its turn; then it is not announced.
     while served.len() < CLIENTS - CLIENTS / 3 {
@@ -454,8 +432,8 @@ fn every_third_client_that_dies_in_the_queue_is_passed_over() {
             .position(|own| *own == channel)
             .expect("a client's channel");
         if !is_dead(n) {
-            ask(&mut shared, request(n)).grant();
-            assert_eq!(ask(&mut shared, format!("DLOCK.RELEASE lock t{n}")), 1);
+            shared.ask(request(n)).grant();
+            assert_eq!(shared.ask(format!("DLOCK.RELEASE lock t{n}")), 1);
             served.push(n);
         }
     }

@@ -11,19 +11,18 @@ const KEEP_LONG: &str = "QUEUE 60000";
 /// Lets `held` hold the lock, and keeps places for `a` and `b`.
 #[track_caller]
 fn hold_and_queue(client: &mut Client) {
-    ask(client, "DLOCK.ACQUIRE lock EX 1000 TOKEN held").grant();
+    client.ask("DLOCK.ACQUIRE lock EX 1000 TOKEN held").grant();
     for token in ["a", "b"] {
-        place(&ask(
-            client,
-            format!("DLOCK.ACQUIRE lock EX 1000 TOKEN {token} OWNER {token} {KEEP_LONG}"),
-        ));
+        place(&client.ask(format!(
+            "DLOCK.ACQUIRE lock EX 1000 TOKEN {token} OWNER {token} {KEEP_LONG}"
+        )));
     }
 }
 
 /// The owners of the requests that wait, in order.
 #[track_caller]
 fn waiting(client: &mut Client) -> Vec<String> {
-    let info = ask(client, "DLOCK.INFO lock");
+    let info = client.ask("DLOCK.INFO lock");
     let waiters = info.field("first-waiters").as_array().iter();
     waiters
         .map(|waiter| waiter.field("owner").as_str().to_owned())
@@ -38,13 +37,13 @@ fn expect_old_order(server: &Server) {
     let mut late = queued(server, "DLOCK.ACQUIRE lock TOKEN late BLOCK 0");
     let mut holder = "held";
     for token in ["a", "b"] {
-        assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {holder}")), 1);
+        assert_eq!(client.ask(format!("DLOCK.RELEASE lock {holder}")), 1);
         let request = format!("DLOCK.ACQUIRE lock EX 1000 TOKEN {token} OWNER {token} {KEEP_LONG}");
-        assert_eq!(ask(&mut client, request).grant().0, token);
+        assert_eq!(client.ask(request).grant().0, token);
         holder = token;
     }
     late.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock b"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock b"), 1);
     granted(&mut late);
 }
 
@@ -52,7 +51,7 @@ fn expect_old_order(server: &Server) {
 fn kept_places_survive_a_restart_from_rdb() {
     let mut server = Server::start();
     hold_and_queue(&mut server.connect());
-    assert_eq!(ask(&mut server.connect(), "SAVE"), "OK");
+    assert_eq!(server.connect().ask("SAVE"), "OK");
     server.kill9();
     server.start_again();
     expect_old_order(&server);
@@ -69,7 +68,7 @@ fn kept_places_survive_a_restart_from_aof_and_its_rewrite() {
         let mut client = server.connect();
         hold_and_queue(&mut client);
         if rewrite {
-            ask(&mut client, "BGREWRITEAOF");
+            client.ask("BGREWRITEAOF");
             eventually("the rewritten AOF", SOON, || {
                 server.info_number("persistence", "aof_rewrite_in_progress") == 0
                     && server.info_number("persistence", "aof_rewrite_scheduled") == 0
@@ -95,7 +94,7 @@ fn kept_places_are_replicated_and_served_after_promotion() {
         ["a", "b"],
         "a replica knows kept places"
     );
-    assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
+    assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
     expect_old_order(&replica);
     assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
 }
@@ -107,7 +106,7 @@ fn kept_places_travel_with_a_full_synchronisation() {
     let replica = Server::builder().replica_of(&primary).start();
     replica.wait_for_sync();
     assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
-    assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
+    assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
     expect_old_order(&replica);
 }
 
@@ -118,10 +117,9 @@ fn asking_again_is_not_replicated() {
     hold_and_queue(&mut client);
     let mut stream = ReplicationStream::attach(&primary);
     for _ in 0..3 {
-        place(&ask(
-            &mut client,
-            format!("DLOCK.ACQUIRE lock EX 1000 TOKEN a OWNER a {KEEP_LONG}"),
-        ));
+        place(&client.ask(format!(
+            "DLOCK.ACQUIRE lock EX 1000 TOKEN a OWNER a {KEEP_LONG}"
+        )));
     }
     assert_eq!(stream.take_so_far(&primary), Vec::<Vec<Vec<u8>>>::new());
 }
@@ -131,13 +129,13 @@ fn places_stay_with_the_name_when_the_lock_is_renamed() {
     let server = Server::start();
     let mut client = server.connect();
     hold_and_queue(&mut client);
-    assert_eq!(ask(&mut client, "RENAME lock other"), "OK");
+    assert_eq!(client.ask("RENAME lock other"), "OK");
     // The name is free now, so the first of its places is granted.
     eventually("the grant", SOON, || {
-        ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0
+        client.ask("DLOCK.CHECK lock a").as_int() > 0
     });
     assert_eq!(waiting(&mut client), ["b"]);
-    assert!(ask(&mut client, "DLOCK.CHECK other held").as_int() > 0);
+    assert!(client.ask("DLOCK.CHECK other held").as_int() > 0);
 }
 
 #[test]
@@ -145,13 +143,13 @@ fn del_serves_the_first_kept_place_and_flushall_drops_them_all() {
     let server = Server::start();
     let mut client = server.connect();
     hold_and_queue(&mut client);
-    assert_eq!(ask(&mut client, "DEL lock"), 1);
+    assert_eq!(client.ask("DEL lock"), 1);
     eventually("the grant", SOON, || {
-        ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0
+        client.ask("DLOCK.CHECK lock a").as_int() > 0
     });
-    assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
+    assert_eq!(client.ask("FLUSHALL"), "OK");
     assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
-    assert!(ask(&mut client, "DLOCK.ACQUIRE lock TOKEN new").grant().1 > 0);
+    assert!(client.ask("DLOCK.ACQUIRE lock TOKEN new").grant().1 > 0);
 }
 
 #[test]
@@ -160,7 +158,7 @@ fn dump_and_restore_take_places_to_a_name_without_a_queue() {
     let mut client = server.connect();
     hold_and_queue(&mut client);
     let payload = client.call(&["DUMP", "lock"]).as_bytes().to_vec();
-    assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
+    assert_eq!(client.ask("FLUSHALL"), "OK");
     let arguments: [&[u8]; 4] = [b"RESTORE", b"lock", b"0", &payload];
     assert_eq!(client.call(&arguments), "OK");
     expect_old_order(&server);
@@ -173,16 +171,16 @@ fn unheard_hold_has_its_time_again_after_promotion() {
     replica.wait_for_sync();
     let mut client = primary.connect();
     hold_and_queue(&mut client);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
-    assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
+    assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
     let mut client = replica.connect();
-    let left = ask(&mut client, "DLOCK.CHECK lock a").as_int();
+    let left = client.ask("DLOCK.CHECK lock a").as_int();
     assert!((5_001..=60_000).contains(&left), "{left}");
     let request = format!("DLOCK.ACQUIRE lock EX 1000 TOKEN a OWNER a {KEEP_LONG}");
-    assert_eq!(ask(&mut client, request).grant().0, "a");
-    assert!(ask(&mut client, "DLOCK.CHECK lock a").as_int() > 900_000);
+    assert_eq!(client.ask(request).grant().0, "a");
+    assert!(client.ask("DLOCK.CHECK lock a").as_int() > 900_000);
 }
 
 /// For one turn the name has places and no value. A snapshot that is made then has them beside the keys.
@@ -196,9 +194,9 @@ fn snapshot_right_after_rename_has_the_places_of_the_old_name() {
     server.kill9();
     server.start_again();
     let mut client = server.connect();
-    assert!(ask(&mut client, "DLOCK.CHECK other held").as_int() > 0);
+    assert!(client.ask("DLOCK.CHECK other held").as_int() > 0);
     eventually("the grant of the first place", SOON, || {
-        ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0
+        client.ask("DLOCK.CHECK lock a").as_int() > 0
     });
     assert_eq!(waiting(&mut client), ["b"]);
 }
@@ -214,7 +212,7 @@ fn aof_rewritten_in_the_turn_of_rename_or_del_loads() {
             .config("aof-use-rdb-preamble", "no")
             .start();
         let mut client = server.connect();
-        assert_eq!(ask(&mut client, "SET precious data"), "OK");
+        assert_eq!(client.ask("SET precious data"), "OK");
         hold_and_queue(&mut client);
         let replies = at_once(&mut client, &[takes_the_value, "BGREWRITEAOF"]);
         assert!(!replies[1].is_error(), "{replies:?}");
@@ -223,14 +221,14 @@ fn aof_rewritten_in_the_turn_of_rename_or_del_loads() {
                 && server.info_number("persistence", "aof_rewrite_scheduled") == 0
         });
         eventually("the grant of the first place", SOON, || {
-            ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0
+            client.ask("DLOCK.CHECK lock a").as_int() > 0
         });
-        assert_eq!(ask(&mut client, "DLOCK.RELEASE lock b"), 1);
+        assert_eq!(client.ask("DLOCK.RELEASE lock b"), 1);
         server.kill9();
         server.start_again();
         let mut client = server.connect();
-        assert_eq!(ask(&mut client, "GET precious"), "data");
-        assert!(ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0);
+        assert_eq!(client.ask("GET precious"), "data");
+        assert!(client.ask("DLOCK.CHECK lock a").as_int() > 0);
         assert_eq!(waiting(&mut client), Vec::<String>::new());
         assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 1);
         let log = server.log_text();
@@ -249,11 +247,11 @@ fn places_of_a_database_that_is_gone_are_dropped_at_load() {
     let mut client = server.connect();
     let names = || 0..100;
     for database in [0, 5] {
-        assert_eq!(ask(&mut client, format!("SELECT {database}")), "OK");
+        assert_eq!(client.ask(format!("SELECT {database}")), "OK");
         for name in names() {
-            ask(&mut client, format!("DLOCK.ACQUIRE {name} EX 1000")).grant();
+            client.ask(format!("DLOCK.ACQUIRE {name} EX 1000")).grant();
             let request = format!("DLOCK.ACQUIRE {name} EX 1000 TOKEN t {KEEP_LONG}");
-            place(&ask(&mut client, request));
+            place(&client.ask(request));
         }
     }
     // Save before the names of database 5 have values again.
@@ -289,14 +287,14 @@ fn user_with_the_channels_of_places_hears_of_turns_only() {
     let server = Server::start();
     let mut client = server.connect();
     let user = "ACL SETUSER hearer on nopass resetchannels &dsync:* -@all +@connection +subscribe +psubscribe";
-    assert_eq!(ask(&mut client, user), "OK");
+    assert_eq!(client.ask(user), "OK");
     let mut hearer = server.connect();
-    assert_eq!(ask(&mut hearer, "AUTH hearer any"), "OK");
-    let refused = ask(&mut hearer, "SUBSCRIBE news");
+    assert_eq!(hearer.ask("AUTH hearer any"), "OK");
+    let refused = hearer.ask("SUBSCRIBE news");
     assert!(refused.error().starts_with("NOPERM"), "{refused:?}");
-    ask(&mut hearer, "PSUBSCRIBE dsync:*");
+    hearer.ask("PSUBSCRIBE dsync:*");
     hold_and_queue(&mut client);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
     assert_eq!(reply(&mut hearer).as_array()[0], "pmessage");
 }
 
@@ -309,8 +307,10 @@ fn replica_has_the_places_of_a_name_that_got_another_value() {
     replica.wait_for_sync();
     let mut client = primary.connect();
     hold_and_queue(&mut client);
-    ask(&mut client, "DLOCK.ACQUIRE other EX 1000 TOKEN elsewhere").grant();
-    assert_eq!(ask(&mut client, "RENAME other lock"), "OK");
+    client
+        .ask("DLOCK.ACQUIRE other EX 1000 TOKEN elsewhere")
+        .grant();
+    assert_eq!(client.ask("RENAME other lock"), "OK");
     assert_eq!(waiting(&mut client), ["a", "b"]);
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
@@ -319,17 +319,17 @@ fn replica_has_the_places_of_a_name_that_got_another_value() {
 /// Lets a run lapse and a round finish, and gives turns to two places whose clients nobody hears of.
 #[track_caller]
 fn displace(client: &mut Client) {
-    ask(client, "DONCE.BEGIN job TOKEN worker");
-    ask(client, "DONCE.BEGIN job TOKEN dead QUEUE 4000");
-    assert_eq!(ask(client, "DONCE.RENEW job worker PX 1"), 1);
-    ask(client, "DWG.ADD group TOKEN member").grant();
-    assert_eq!(ask(client, "DWG.DONE group member"), 1);
-    ask(client, "DWG.PAUSE group 60000");
-    ask(client, "DWG.ADD group TOKEN dead QUEUE 4000");
-    ask(client, "DWG.PAUSE group 0");
+    client.ask("DONCE.BEGIN job TOKEN worker");
+    client.ask("DONCE.BEGIN job TOKEN dead QUEUE 4000");
+    assert_eq!(client.ask("DONCE.RENEW job worker PX 1"), 1);
+    client.ask("DWG.ADD group TOKEN member").grant();
+    assert_eq!(client.ask("DWG.DONE group member"), 1);
+    client.ask("DWG.PAUSE group 60000");
+    client.ask("DWG.ADD group TOKEN dead QUEUE 4000");
+    client.ask("DWG.PAUSE group 0");
     for key in ["DONCE.CHECK job", "DWG.CHECK group"] {
         eventually("the turn of a dead client", SOON, || {
-            ask(client, format!("{key} dead")).as_int() > 0
+            client.ask(format!("{key} dead")).as_int() > 0
         });
     }
 }
@@ -343,12 +343,12 @@ fn expect_given_back(server: &Server) {
         eventually("the end of a dead client's turn", SOON, || {
             server.info_number("dsync", &undelivered) == 1
         });
-        assert_eq!(ask(&mut client, format!("{key} dead")), 0);
+        assert_eq!(client.ask(format!("{key} dead")), 0);
     }
-    let tally = ask(&mut client, "DWG.WAIT group");
+    let tally = client.ask("DWG.WAIT group");
     assert_eq!(tally, Reply::Array(vec![Reply::Int(1), Reply::Int(0)]));
-    assert_eq!(ask(&mut client, "DONCE.DONE job worker RESULT r"), 1);
-    let done = ask(&mut client, "DONCE.BEGIN job");
+    assert_eq!(client.ask("DONCE.DONE job worker RESULT r"), 1);
+    let done = client.ask("DONCE.BEGIN job");
     assert_eq!(
         (&done.as_array()[0], &done.as_array()[2]),
         (&Reply::Bulk(b"DONE".to_vec()), &Reply::Int(1))
@@ -373,7 +373,7 @@ fn displaced_token_and_tally_survive_a_restart() {
         let mut client = server.connect();
         displace(&mut client);
         match (aof, rewrite) {
-            (false, _) => drop(ask(&mut client, "SAVE")),
+            (false, _) => drop(client.ask("SAVE")),
             (true, false) => {}
             (true, true) => rewrite_aof(&server),
         }
@@ -401,7 +401,7 @@ fn displaced_token_and_tally_survive_a_failover() {
         for key in ["job", "group"] {
             assert_eq!(digest(&replica, key), digest(&primary, key), "{key}");
         }
-        assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
+        assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
         expect_given_back(&replica);
         assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
     }
@@ -415,8 +415,8 @@ fn late_done_counts_on_a_promoted_server_while_the_run_is_unheard() {
     displace(&mut primary.connect());
     replica.wait_to_catch_up_with(&primary);
     let mut client = replica.connect();
-    assert_eq!(ask(&mut client, "REPLICAOF NO ONE"), "OK");
-    assert_eq!(ask(&mut client, "DONCE.DONE job worker RESULT r"), 1);
-    let done = ask(&mut client, "DONCE.BEGIN job TOKEN dead QUEUE 4000");
+    assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
+    assert_eq!(client.ask("DONCE.DONE job worker RESULT r"), 1);
+    let done = client.ask("DONCE.BEGIN job TOKEN dead QUEUE 4000");
     assert_eq!(done.as_array()[1], *"r");
 }

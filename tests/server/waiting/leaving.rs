@@ -54,15 +54,15 @@ impl Leaver {
         match self.way {
             Way::Closes => return self.client.close(),
             Way::IsKilled => {
-                assert_eq!(ask(admin, format!("CLIENT KILL ID {}", self.id)), 1);
+                assert_eq!(admin.ask(format!("CLIENT KILL ID {}", self.id)), 1);
                 return self.client.expect_closed(SOON);
             }
             Way::IsUnblocked => {
-                assert_eq!(ask(admin, format!("CLIENT UNBLOCK {} TIMEOUT", self.id)), 1);
+                assert_eq!(admin.ask(format!("CLIENT UNBLOCK {} TIMEOUT", self.id)), 1);
                 assert!(reply(&mut self.client).is_nil());
             }
             Way::IsUnblockedWithError => {
-                assert_eq!(ask(admin, format!("CLIENT UNBLOCK {} ERROR", self.id)), 1);
+                assert_eq!(admin.ask(format!("CLIENT UNBLOCK {} ERROR", self.id)), 1);
                 let error = reply(&mut self.client);
                 assert!(error.error().starts_with("UNBLOCKED "), "{error:?}");
             }
@@ -78,7 +78,9 @@ fn exclusive_waiter_that_leaves_lets_shared_ones_in() {
     let mut admin = server.connect();
     for way in WAYS {
         let key = format!("lock:{way:?}");
-        ask(&mut admin, format!("DLOCK.ACQUIRE {key} SHARED TOKEN held")).grant();
+        admin
+            .ask(format!("DLOCK.ACQUIRE {key} SHARED TOKEN held"))
+            .grant();
         let writer = Leaver::queued(&server, way, &format!("DLOCK.ACQUIRE {key}"));
         let mut readers: Vec<_> = (0..3)
             .map(|_| queued(&server, format!("DLOCK.ACQUIRE {key} SHARED BLOCK 0")))
@@ -103,11 +105,9 @@ fn large_waiter_that_leaves_lets_fitting_ones_in() {
     let mut admin = server.connect();
     for way in WAYS {
         let key = format!("semaphore:{way:?}");
-        ask(
-            &mut admin,
-            format!("DSEM.ACQUIRE {key} LIMIT 4 PERMITS 2 TOKEN held"),
-        )
-        .grant();
+        admin
+            .ask(format!("DSEM.ACQUIRE {key} LIMIT 4 PERMITS 2 TOKEN held"))
+            .grant();
         let large = Leaver::queued(&server, way, &format!("DSEM.ACQUIRE {key} PERMITS 4"));
         let mut small: Vec<_> = (0..3)
             .map(|_| queued(&server, format!("DSEM.ACQUIRE {key} BLOCK 0")))
@@ -121,7 +121,7 @@ fn large_waiter_that_leaves_lets_fitting_ones_in() {
             0,
             "{way:?}"
         );
-        assert_eq!(ask(&mut admin, format!("DSEM.RELEASE {key} held")), 1);
+        assert_eq!(admin.ask(format!("DSEM.RELEASE {key} held")), 1);
         granted(&mut small[2]);
         wait_for_blocked(&server, 0);
     }
@@ -133,7 +133,7 @@ fn waiter_that_leaves_the_middle_changes_no_order() {
     let mut admin = server.connect();
     for way in WAYS {
         let key = format!("lock:{way:?}");
-        ask(&mut admin, format!("DLOCK.ACQUIRE {key} TOKEN held")).grant();
+        admin.ask(format!("DLOCK.ACQUIRE {key} TOKEN held")).grant();
         let mut first = queued(&server, format!("DLOCK.ACQUIRE {key} TOKEN first BLOCK 0"));
         let middle = Leaver::queued(&server, way, &format!("DLOCK.ACQUIRE {key}"));
         let mut last = queued(&server, format!("DLOCK.ACQUIRE {key} BLOCK 0"));
@@ -141,10 +141,10 @@ fn waiter_that_leaves_the_middle_changes_no_order() {
         wait_for_blocked(&server, 2);
         assert_eq!(lock_waiters(&mut admin, &key), 2, "{way:?}");
         first.expect_silence(A_WHILE);
-        assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE {key} held")), 1);
+        assert_eq!(admin.ask(format!("DLOCK.RELEASE {key} held")), 1);
         granted(&mut first);
         last.expect_silence(A_WHILE);
-        assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE {key} first")), 1);
+        assert_eq!(admin.ask(format!("DLOCK.RELEASE {key} first")), 1);
         granted(&mut last);
     }
 }
@@ -155,11 +155,11 @@ fn try_is_granted_after_the_last_waiter_left() {
     let mut admin = server.connect();
     for way in WAYS {
         let key = format!("lock:{way:?}");
-        ask(&mut admin, format!("DLOCK.ACQUIRE {key} SHARED")).grant();
+        admin.ask(format!("DLOCK.ACQUIRE {key} SHARED")).grant();
         let writer = Leaver::queued(&server, way, &format!("DLOCK.ACQUIRE {key}"));
         writer.leave(&mut admin);
         wait_for_blocked(&server, 0);
-        ask(&mut admin, format!("DLOCK.ACQUIRE {key} SHARED")).grant();
+        admin.ask(format!("DLOCK.ACQUIRE {key} SHARED")).grant();
     }
 }
 
@@ -169,13 +169,13 @@ fn wait_for_a_group_can_be_left_in_every_way() {
     let mut admin = server.connect();
     for way in WAYS {
         let key = format!("group:{way:?}");
-        ask(&mut admin, format!("DWG.ADD {key} TOKEN member")).grant();
+        admin.ask(format!("DWG.ADD {key} TOKEN member")).grant();
         let leaver = Leaver::queued(&server, way, &format!("DWG.WAIT {key}"));
         let mut other = queued(&server, format!("DWG.WAIT {key} BLOCK 0"));
         leaver.leave(&mut admin);
         wait_for_blocked(&server, 1);
         other.expect_silence(A_WHILE);
-        assert_eq!(ask(&mut admin, format!("DWG.DONE {key} member")), 1);
+        assert_eq!(admin.ask(format!("DWG.DONE {key} member")), 1);
         assert_eq!(reply(&mut other).as_array()[0], 1);
     }
 }
@@ -200,7 +200,7 @@ fn assert_unblock_gives_one_true_reply(server: &Server) {
     .enumerate()
     {
         for multi in [false, true] {
-            ask(&mut admin, "DLOCK.ACQUIRE lock TOKEN held").grant();
+            admin.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
             let mut waiter = server.connect();
             let id = waiter.id();
             queue(
@@ -219,7 +219,7 @@ fn assert_unblock_gives_one_true_reply(server: &Server) {
             }
             at_once(&mut admin, &lines);
             let reply = reply(&mut waiter);
-            let holds = ask(&mut admin, "DLOCK.CHECK lock waiter").as_int() > 0;
+            let holds = admin.ask("DLOCK.CHECK lock waiter").as_int() > 0;
             assert_eq!(
                 !reply.is_nil(),
                 holds,
@@ -231,10 +231,10 @@ fn assert_unblock_gives_one_true_reply(server: &Server) {
             if holds {
                 reply.grant();
                 next.expect_silence(A_WHILE);
-                assert_eq!(ask(&mut admin, "DLOCK.RELEASE lock waiter"), 1);
+                assert_eq!(admin.ask("DLOCK.RELEASE lock waiter"), 1);
             }
             granted(&mut next);
-            assert_eq!(ask(&mut admin, "DLOCK.RELEASE lock next"), 1);
+            assert_eq!(admin.ask("DLOCK.RELEASE lock next"), 1);
         }
     }
 }
@@ -243,7 +243,7 @@ fn assert_unblock_gives_one_true_reply(server: &Server) {
 fn unblock_twice_in_one_turn_gives_one_reply() {
     let server = Server::start();
     let mut admin = server.connect();
-    ask(&mut admin, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    admin.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     for kinds in [
         ["TIMEOUT", "TIMEOUT"],
         ["ERROR", "TIMEOUT"],
@@ -263,8 +263,8 @@ fn unblock_twice_in_one_turn_gives_one_reply() {
         );
         expect_no_more(&mut waiter);
     }
-    assert_eq!(ask(&mut admin, "DLOCK.RELEASE lock held"), 1);
-    assert_eq!(ask(&mut admin, "EXISTS lock"), 0);
+    assert_eq!(admin.ask("DLOCK.RELEASE lock held"), 1);
+    assert_eq!(admin.ask("EXISTS lock"), 0);
 }
 
 /// What a client of the next test does.
@@ -287,7 +287,7 @@ fn many_waiters_leaving_at_random_leave_nothing_behind() {
     let server = Server::start();
     let mut admin = server.connect();
     let line = format!("DSEM.ACQUIRE semaphore LIMIT {LIMIT} PERMITS {LIMIT} TOKEN first");
-    ask(&mut admin, line).grant();
+    admin.ask(line).grant();
 
     let mut clients = Vec::new();
     let mut acts = Vec::new();
@@ -327,7 +327,7 @@ fn many_waiters_leaving_at_random_leave_nothing_behind() {
             .collect();
         for (after_ms, line) in acts {
             at(started + Duration::from_millis(after_ms));
-            let reply = ask(&mut admin, &line);
+            let reply = admin.ask(&line);
             assert!(!reply.is_error(), "{line}: {reply:?}");
         }
         threads
@@ -345,11 +345,11 @@ fn many_waiters_leaving_at_random_leave_nothing_behind() {
     );
     assert!(granted < 300, "some left: {granted}, seed {seed}");
     // The queue is empty, so a try is granted.
-    ask(
-        &mut admin,
-        format!("DSEM.ACQUIRE semaphore LIMIT {LIMIT} PERMITS {LIMIT}"),
-    )
-    .grant();
+    admin
+        .ask(format!(
+            "DSEM.ACQUIRE semaphore LIMIT {LIMIT} PERMITS {LIMIT}"
+        ))
+        .grant();
     assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
 }
 
@@ -413,7 +413,7 @@ fn live_out(mut client: Client, fate: Fate, permits: u32, started: Instant) -> b
 fn waiter_that_closes_during_a_busy_script_lets_the_next_in() {
     let server = Server::start();
     let (mut holder, mut busy) = (server.connect(), server.connect());
-    ask(&mut holder, "DLOCK.ACQUIRE lock SHARED TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock SHARED TOKEN held").grant();
     let first = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     let mut second = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
     let mut runs_out = queued(&server, "DLOCK.ACQUIRE lock BLOCK 1500");
@@ -422,21 +422,21 @@ fn waiter_that_closes_during_a_busy_script_lets_the_next_in() {
     first.close();
     // Nobody may be granted while the script runs.
     second.expect_silence(Duration::from_millis(300));
-    assert_eq!(ask(&mut holder, "SCRIPT KILL"), "OK");
+    assert_eq!(holder.ask("SCRIPT KILL"), "OK");
     assert!(reply(&mut busy).is_error());
     granted(&mut second);
     assert!(reply(&mut runs_out).is_nil());
     third.close();
     wait_for_blocked(&server, 0);
-    ask(&mut holder, "DLOCK.ACQUIRE lock SHARED").grant();
+    holder.ask("DLOCK.ACQUIRE lock SHARED").grant();
 }
 
 #[test]
 fn waiter_granted_by_a_busy_script_and_closed_passes_on() {
     let server = Server::start();
     let (mut holder, mut other) = (server.connect(), server.connect());
-    ask(&mut holder, "CONFIG SET busy-reply-threshold 10");
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("CONFIG SET busy-reply-threshold 10");
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     // EPHEMERAL, so that the hold ends with the connection whether the grant was delivered or not.
     let first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first EPHEMERAL BLOCK 0");
     let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
@@ -449,7 +449,7 @@ fn waiter_granted_by_a_busy_script_and_closed_passes_on() {
     first.close();
     assert!(reply(&mut holder).is_nil());
     granted(&mut second);
-    assert_eq!(ask(&mut other, "DLOCK.CHECK lock first"), 0);
+    assert_eq!(other.ask("DLOCK.CHECK lock first"), 0);
     wait_for_blocked(&server, 0);
 }
 
@@ -490,14 +490,16 @@ fn timeout_racing_with_release_gives_one_true_reply() {
         }
         for (key, waiter) in waiters.iter_mut().enumerate() {
             let reply = reply(waiter);
-            let left = ask(&mut holder, format!("DLOCK.CHECK lock:{key} w{round}")).as_int();
+            let left = holder
+                .ask(format!("DLOCK.CHECK lock:{key} w{round}"))
+                .as_int();
             if reply.is_nil() {
                 nil += 1;
                 assert_eq!(
                     left, 0,
                     "answered nil but holds: round {round}, key {key}, seed {seed}"
                 );
-                assert_eq!(ask(&mut holder, format!("EXISTS lock:{key}")), 0);
+                assert_eq!(holder.ask(format!("EXISTS lock:{key}")), 0);
             } else {
                 granted += 1;
                 reply.grant();
@@ -505,10 +507,7 @@ fn timeout_racing_with_release_gives_one_true_reply() {
                     left > 0,
                     "granted but holds nothing: round {round}, seed {seed}"
                 );
-                assert_eq!(
-                    ask(&mut holder, format!("DLOCK.RELEASE lock:{key} w{round}")),
-                    1
-                );
+                assert_eq!(holder.ask(format!("DLOCK.RELEASE lock:{key} w{round}")), 1);
             }
             expect_no_more(waiter);
         }
@@ -524,7 +523,7 @@ fn timeout_racing_with_release_gives_one_true_reply() {
 fn grant_wins_over_timeout_after_a_stall() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock PX 60000 BLOCK 1000");
     // The lease and the wait run out in one turn of the event loop.
     let replies = at_once(
@@ -533,28 +532,28 @@ fn grant_wins_over_timeout_after_a_stall() {
     );
     replies[0].grant();
     granted(&mut waiter);
-    assert_eq!(ask(&mut holder, "DLOCK.RENEW lock held"), 0);
+    assert_eq!(holder.ask("DLOCK.RENEW lock held"), 0);
 }
 
 #[test]
 fn client_pause_lets_waiters_leave_but_grants_later() {
     let server = Server::start();
     let mut admin = server.connect();
-    ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
     let mut unblocked = server.connect();
     let id = unblocked.id();
     queue(&server, &mut unblocked, "DLOCK.ACQUIRE lock BLOCK 0");
     let closed = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     let mut runs_out = queued(&server, "DLOCK.ACQUIRE lock BLOCK 1500");
     let mut reader = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
-    assert_eq!(ask(&mut admin, "CLIENT PAUSE 60000 WRITE"), "OK");
+    assert_eq!(admin.ask("CLIENT PAUSE 60000 WRITE"), "OK");
     closed.close();
-    assert_eq!(ask(&mut admin, format!("CLIENT UNBLOCK {id}")), 1);
+    assert_eq!(admin.ask(format!("CLIENT UNBLOCK {id}")), 1);
     assert!(reply(&mut unblocked).is_nil());
     assert!(reply(&mut runs_out).is_nil());
     // No waiter is ahead of the shared request, but a grant would be a write.
     reader.expect_silence(Duration::from_millis(150));
-    assert_eq!(ask(&mut admin, "CLIENT UNPAUSE"), "OK");
+    assert_eq!(admin.ask("CLIENT UNPAUSE"), "OK");
     granted(&mut reader);
     wait_for_blocked(&server, 0);
 }

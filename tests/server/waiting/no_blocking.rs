@@ -16,7 +16,7 @@ fn expect_nobody_waits(server: &Server, client: &mut Client, key: &str) {
 fn block_is_ignored_in_transactions() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut client = server.connect();
     let lines = [
         "MULTI",
@@ -42,8 +42,8 @@ fn block_is_ignored_in_transactions() {
     assert_eq!(results[8], 1);
     expect_nobody_waits(&server, &mut client, "lock");
     // The request took no place in the queue: the release frees the lock.
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
-    assert_eq!(ask(&mut holder, "EXISTS lock"), 0);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("EXISTS lock"), 0);
     expect_no_more(&mut client);
 }
 
@@ -62,7 +62,7 @@ fn block_is_ignored_in_scripts() {
     assert_eq!(reply.as_array()[2], 1, "{reply:?}");
     expect_nobody_waits(&server, &mut client, "lock");
     assert!(
-        ask(&mut client, "DLOCK.CHECK lock one").as_int() > 0,
+        client.ask("DLOCK.CHECK lock one").as_int() > 0,
         "the grant stands"
     );
 }
@@ -76,18 +76,18 @@ fn block_is_ignored_in_functions() {
                    local got = redis.call('DLOCK.ACQUIRE', keys[1], 'BLOCK', 0, 'TOKEN', args[1]) \
                    return got and got[1] end)";
     assert_eq!(call!(client, "FUNCTION", "LOAD", library), "dsync_story");
-    assert_eq!(call!(client, "FCALL", "take", 1, "lock", "one"), "one");
-    assert!(call!(client, "FCALL", "take", 1, "lock", "two").is_nil());
+    assert_eq!(client.ask("FCALL take 1 lock one"), "one");
+    assert!(client.ask("FCALL take 1 lock two").is_nil());
     expect_nobody_waits(&server, &mut client, "lock");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock one"), 1);
-    assert_eq!(ask(&mut client, "EXISTS lock"), 0);
+    assert_eq!(client.ask("DLOCK.RELEASE lock one"), 1);
+    assert_eq!(client.ask("EXISTS lock"), 0);
 }
 
 #[test]
 fn try_in_transaction_or_script_passes_no_waiter() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
     let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     let lines = [
@@ -119,9 +119,9 @@ fn ephemeral_in_scripts_and_functions_is_an_error() {
                    redis.register_function('take', function(keys) \
                    return redis.call('DSEM.ACQUIRE', keys[1], 'LIMIT', 1, 'EPHEMERAL') end)";
     call!(client, "FUNCTION", "LOAD", library);
-    let error = call!(client, "FCALL", "take", 1, "semaphore");
+    let error = client.ask("FCALL take 1 semaphore");
     assert!(error.error().contains("EPHEMERAL"), "{error:?}");
-    assert_eq!(ask(&mut client, "DBSIZE"), 0);
+    assert_eq!(client.ask("DBSIZE"), 0);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn ephemeral_in_transaction_binds_to_its_connection() {
 fn release_in_transaction_or_script_serves_the_queue() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut waiters: Vec<_> = ["one", "two", "three"]
         .iter()
         .map(|token| queued(&server, format!("DLOCK.ACQUIRE lock TOKEN {token} BLOCK 0")))
@@ -173,11 +173,8 @@ fn request_on_writable_replica_is_a_try() {
         .replica_of(&primary)
         .start();
     let mut client = replica.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN a").grant();
-    assert_eq!(
-        ask(&mut client, "DLOCK.ACQUIRE k TOKEN b BLOCK 0"),
-        Reply::Nil
-    );
-    ask(&mut client, "DWG.ADD g TOKEN a").grant();
-    assert_eq!(ask(&mut client, "DWG.WAIT g BLOCK 0"), Reply::Nil);
+    client.ask("DLOCK.ACQUIRE k TOKEN a").grant();
+    assert_eq!(client.ask("DLOCK.ACQUIRE k TOKEN b BLOCK 0"), Reply::Nil);
+    client.ask("DWG.ADD g TOKEN a").grant();
+    assert_eq!(client.ask("DWG.WAIT g BLOCK 0"), Reply::Nil);
 }

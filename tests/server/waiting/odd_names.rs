@@ -46,7 +46,7 @@ fn odd_key_names_are_waited_for_like_any_other() {
         assert_eq!(call!(client, "SET", key, "other"), "OK");
         let told = waiters[2].recv(SOON).expect("the last is told");
         assert!(told.error().starts_with("WRONGTYPE"), "{key:?}: {told:?}");
-        call!(client, "FLUSHALL");
+        client.ask("FLUSHALL");
     }
     assert_calm(&server);
 }
@@ -59,7 +59,7 @@ fn turn_of_odd_key_is_announced_under_the_prefix() {
     let mut client = server.connect();
     let rules = "resetchannels &dsync:{api:* -@all +@connection +subscribe";
     let user = format!("ACL SETUSER hearer on nopass {rules}");
-    assert_eq!(ask(&mut client, user), "OK");
+    assert_eq!(client.ask(user), "OK");
     for (key, head) in [
         ("api:}deploy", "dsync:{api:}deploy}:"),
         ("api:{}", "dsync:{api:{}}:"),
@@ -72,9 +72,9 @@ fn turn_of_odd_key_is_announced_under_the_prefix() {
         assert!(channel.starts_with(head), "{key:?}: {channel}");
         let mut hearer = server.connect();
         if key.starts_with("api:") {
-            assert_eq!(ask(&mut hearer, "AUTH hearer any"), "OK");
+            assert_eq!(hearer.ask("AUTH hearer any"), "OK");
         }
-        let heard = call!(hearer, "SUBSCRIBE", &channel);
+        let heard = hearer.ask(format!("SUBSCRIBE {channel}"));
         assert_eq!(heard.as_array()[0], "subscribe", "{key:?}: {heard:?}");
         assert_eq!(call!(client, "DLOCK.RELEASE", key, "held"), 1);
         let message = reply(&mut hearer);

@@ -20,16 +20,16 @@ fn expect_refused(reply: &Reply) {
 fn without_memory_kept_place_is_asked_for_and_its_grant_is_fetched() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held").grant();
+    client.ask("DLOCK.ACQUIRE k TOKEN held").grant();
     let request = "DLOCK.ACQUIRE k PX 600000 TOKEN t QUEUE 60000";
-    let waiting = ask(&mut client, request);
+    let waiting = client.ask(request);
     assert_eq!(waiting.as_array()[0], "WAITING", "{waiting:?}");
-    assert_eq!(ask(&mut client, FULL), "OK");
-    assert_eq!(ask(&mut client, request), waiting, "the same place");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k held"), 1);
-    assert_eq!(ask(&mut client, request).grant().0, "t");
-    assert!(ask(&mut client, "DLOCK.CHECK k t").as_int() > 60_000);
-    assert_eq!(ask(&mut client, "DLOCK.RENEW k t"), 1);
+    assert_eq!(client.ask(FULL), "OK");
+    assert_eq!(client.ask(request), waiting, "the same place");
+    assert_eq!(client.ask("DLOCK.RELEASE k held"), 1);
+    assert_eq!(client.ask(request).grant().0, "t");
+    assert!(client.ask("DLOCK.CHECK k t").as_int() > 60_000);
+    assert_eq!(client.ask("DLOCK.RENEW k t"), 1);
 }
 
 #[test]
@@ -47,27 +47,27 @@ fn without_memory_only_new_holds_and_places_are_refused() {
             _ => "TOKEN",
         };
         let request = |token: &str| format!("{take} k {options} {token}");
-        let (_, fence) = any_grant(&ask(&mut client, request("held")));
+        let (_, fence) = any_grant(&client.ask(request("held")));
         let mut waiting = queued(&server, request("waiting") + " BLOCK 0");
-        assert_eq!(ask(&mut client, FULL), "OK");
-        let (_, again) = any_grant(&ask(&mut client, request("held")));
+        assert_eq!(client.ask(FULL), "OK");
+        let (_, again) = any_grant(&client.ask(request("held")));
         assert_eq!(again, fence, "{name}: a repeat");
-        assert!(ask(&mut client, request("new")).is_nil(), "{name}: a try");
+        assert!(client.ask(request("new")).is_nil(), "{name}: a try");
         for form in [" BLOCK 0", " QUEUE 1000"] {
-            expect_refused(&ask(&mut client, request("new") + form));
+            expect_refused(&client.ask(request("new") + form));
         }
         let mut elsewhere = server.connect();
         tell(&mut elsewhere, request("waiting") + " BLOCK 0");
         let superseded = reply(&mut waiting);
         assert!(superseded.error().starts_with("UNBLOCKED superseded"));
-        assert_eq!(ask(&mut client, format!("{name}.RELEASE k held")), 1);
+        assert_eq!(client.ask(format!("{name}.RELEASE k held")), 1);
         any_grant(&reply(&mut elsewhere));
-        assert_eq!(ask(&mut client, format!("{name}.RELEASE k waiting")), 1);
+        assert_eq!(client.ask(format!("{name}.RELEASE k waiting")), 1);
         for form in ["", " BLOCK 0", " QUEUE 1000"] {
-            expect_refused(&ask(&mut client, request("new") + form));
+            expect_refused(&client.ask(request("new") + form));
         }
-        assert_eq!(ask(&mut client, ROOMY), "OK");
-        any_grant(&ask(&mut client, request("new")));
+        assert_eq!(client.ask(ROOMY), "OK");
+        any_grant(&client.ask(request("new")));
     }
 }
 
@@ -75,10 +75,10 @@ fn without_memory_only_new_holds_and_places_are_refused() {
 fn without_memory_finished_work_is_told() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN a");
-    assert_eq!(ask(&mut client, "DONCE.DONE job a RESULT 42"), 1);
-    assert_eq!(ask(&mut client, FULL), "OK");
-    let done = ask(&mut client, "DONCE.BEGIN job TOKEN b BLOCK 0");
+    client.ask("DONCE.BEGIN job TOKEN a");
+    assert_eq!(client.ask("DONCE.DONE job a RESULT 42"), 1);
+    assert_eq!(client.ask(FULL), "OK");
+    let done = client.ask("DONCE.BEGIN job TOKEN b BLOCK 0");
     assert_eq!(done.as_array()[0], "DONE", "{done:?}");
 }
 
@@ -88,13 +88,13 @@ fn without_memory_each_request_of_a_transaction_is_answered() {
     let server = Server::start();
     let mut client = server.connect();
     let mut operator = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held").grant();
-    assert_eq!(ask(&mut client, "MULTI"), "OK");
+    client.ask("DLOCK.ACQUIRE k TOKEN held").grant();
+    assert_eq!(client.ask("MULTI"), "OK");
     for request in ["DLOCK.ACQUIRE k TOKEN held", "DLOCK.ACQUIRE new TOKEN t"] {
-        assert_eq!(ask(&mut client, request), "QUEUED");
+        assert_eq!(client.ask(request), "QUEUED");
     }
-    assert_eq!(ask(&mut operator, FULL), "OK");
-    let replies = ask(&mut client, "EXEC");
+    assert_eq!(operator.ask(FULL), "OK");
+    let replies = client.ask("EXEC");
     let [repeat, new] = replies.as_array() else {
         panic!("{replies:?}");
     };
@@ -107,20 +107,20 @@ fn without_memory_each_request_of_a_transaction_is_answered() {
 fn without_memory_scripts_are_refused_from_their_start_only() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held").grant();
+    client.ask("DLOCK.ACQUIRE k TOKEN held").grant();
     let script = "return redis.call('DLOCK.ACQUIRE', KEYS[1], 'TOKEN', ARGV[1])";
-    assert_eq!(ask(&mut client, FULL), "OK");
+    assert_eq!(client.ask(FULL), "OK");
     let repeat = call!(client, "EVAL", script, 1, "k", "held");
     assert_eq!(repeat.grant().0, "held");
     let new = call!(client, "EVAL", script, 1, "new", "t");
     assert!(new.error().starts_with("OOM "), "{new:?}");
-    assert_eq!(ask(&mut client, ROOMY), "OK");
+    assert_eq!(client.ask(ROOMY), "OK");
     let used = server.info_number("memory", "used_memory");
     let room = format!("CONFIG SET maxmemory {}", used + 4_000_000);
-    assert_eq!(ask(&mut client, room), "OK");
+    assert_eq!(client.ask(room), "OK");
     let fills = format!("redis.call('SET', 'big', string.rep('x', 16000000)) {script}");
     call!(client, "EVAL", &fills, 1, "new", "t").grant();
-    let late = ask(&mut client, "DLOCK.ACQUIRE late");
+    let late = client.ask("DLOCK.ACQUIRE late");
     expect_refused(&late);
 }
 
@@ -132,12 +132,12 @@ fn memory_that_eviction_makes_room_in_refuses_nothing() {
     let used = server.info_number("memory", "used_memory");
     let room = format!("CONFIG SET maxmemory {}", used + 4_000_000);
     for line in [&room, "CONFIG SET maxmemory-policy volatile-lru"] {
-        assert_eq!(ask(&mut client, line), "OK");
+        assert_eq!(client.ask(line), "OK");
     }
     let text = "x".repeat(10_000);
     for n in 0..1_000 {
-        assert_eq!(call!(client, "SET", n, &text, "EX", 1_000), "OK");
-        ask(&mut client, format!("DLOCK.ACQUIRE lock:{n}")).grant();
+        assert_eq!(client.ask(format!("SET {n} {text} EX 1000")), "OK");
+        client.ask(format!("DLOCK.ACQUIRE lock:{n}")).grant();
     }
     assert!(server.info_number("stats", "evicted_keys") > 0);
 }

@@ -12,7 +12,7 @@ const KEEP_LONG: &str = "CONFIG SET dsync.rejoin-ms 60000";
 fn queued_token_that_asks_again_takes_over_its_place() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut old = queued(
         &server,
         "DLOCK.ACQUIRE lock EX 10 TOKEN t BLOCK 0 OWNER old",
@@ -30,7 +30,7 @@ fn queued_token_that_asks_again_takes_over_its_place() {
     );
     expect_no_more(&mut old);
     assert_eq!(lock_waiters(&mut holder, "lock"), 2);
-    let info = ask(&mut holder, "DLOCK.INFO lock");
+    let info = holder.ask("DLOCK.INFO lock");
     let owners: Vec<_> = info
         .field("first-waiters")
         .as_array()
@@ -40,12 +40,12 @@ fn queued_token_that_asks_again_takes_over_its_place() {
     assert_eq!(*owners[0], "new", "the same place, the new owner: {info:?}");
     assert_eq!(*owners[1], "behind");
 
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     let (_, fence) = granted(&mut new);
     behind.expect_silence(A_WHILE);
-    let left = ask(&mut holder, "DLOCK.CHECK lock t").as_int();
+    let left = holder.ask("DLOCK.CHECK lock t").as_int();
     assert!(left > 990_000, "the new request's lease: {left}");
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock t"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock t"), 1);
     assert!(granted(&mut behind).1 > fence);
     expect_no_more(&mut old);
 }
@@ -54,7 +54,7 @@ fn queued_token_that_asks_again_takes_over_its_place() {
 fn place_taken_over_waits_for_the_new_block() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     // First without a time limit, then with a short one.
     let mut old = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
     let mut new = server.connect();
@@ -71,7 +71,7 @@ fn place_taken_over_waits_for_the_new_block() {
     let answer = reply(&mut old);
     assert!(answer.is_error() || answer.is_nil(), "{answer:?}");
     new.expect_silence(Duration::from_millis(300));
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut new);
 }
 
@@ -79,7 +79,7 @@ fn place_taken_over_waits_for_the_new_block() {
 fn place_taken_over_survives_the_end_of_the_old_connection() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut old = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
     let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     let mut new = server.connect();
@@ -88,7 +88,7 @@ fn place_taken_over_survives_the_end_of_the_old_connection() {
     old.close();
     new.expect_silence(A_WHILE);
     assert_eq!(lock_waiters(&mut holder, "lock"), 2);
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut new);
     behind.expect_silence(A_WHILE);
 }
@@ -97,22 +97,26 @@ fn place_taken_over_survives_the_end_of_the_old_connection() {
 fn try_by_queued_token_answers_nil_and_changes_nothing() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut old = queued(
         &server,
         "DLOCK.ACQUIRE lock EX 1000 TOKEN t BLOCK 0 OWNER old",
     );
     let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    assert!(ask(&mut holder, "DLOCK.ACQUIRE lock EX 5 TOKEN t OWNER new").is_nil());
-    let info = ask(&mut holder, "DLOCK.INFO lock");
+    assert!(
+        holder
+            .ask("DLOCK.ACQUIRE lock EX 5 TOKEN t OWNER new")
+            .is_nil()
+    );
+    let info = holder.ask("DLOCK.INFO lock");
     assert_eq!(
         *info.field("first-waiters").as_array()[0].field("owner"),
         "old"
     );
     // The old connection is granted, in its place.
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut old);
-    assert!(ask(&mut holder, "DLOCK.CHECK lock t").as_int() > 900_000);
+    assert!(holder.ask("DLOCK.CHECK lock t").as_int() > 900_000);
     behind.expect_silence(A_WHILE);
 }
 
@@ -122,31 +126,32 @@ fn try_by_queued_token_answers_nil_and_changes_nothing() {
 fn vacant_place_of_another_family_does_not_refuse_its_token() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(ask(&mut client, KEEP_LONG), "OK");
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held").grant();
+    assert_eq!(client.ask(KEEP_LONG), "OK");
+    client.ask("DLOCK.ACQUIRE k TOKEN held").grant();
     queued(&server, "DLOCK.ACQUIRE k TOKEN t BLOCK 0").close();
     wait_for_blocked(&server, 0);
-    assert_eq!(ask(&mut client, "DEL k"), 1);
-    ask(&mut client, "DSEM.ACQUIRE k LIMIT 1 TOKEN t").grant();
+    assert_eq!(client.ask("DEL k"), 1);
+    client.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN t").grant();
 }
 
 #[test]
 fn vacant_place_is_resumed_by_its_token_in_its_old_rank() {
     let server = Server::start();
     let mut holder = server.connect();
-    assert_eq!(ask(&mut holder, KEEP_LONG), "OK");
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    assert_eq!(holder.ask(KEEP_LONG), "OK");
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let lost = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
     let mut killed = queued(&server, "DLOCK.ACQUIRE lock TOKEN u BLOCK 0");
     let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     lost.close();
     wait_for_blocked(&server, 2);
-    let id = ask(&mut holder, "DLOCK.INFO lock")
+    let id = holder
+        .ask("DLOCK.INFO lock")
         .field("first-waiters")
         .as_array()[0]
         .field("client")
         .as_int();
-    assert_eq!(ask(&mut holder, format!("CLIENT KILL ID {id}")), 1);
+    assert_eq!(holder.ask(format!("CLIENT KILL ID {id}")), 1);
     killed.expect_closed(SOON);
     wait_for_blocked(&server, 1);
     assert_eq!(
@@ -159,13 +164,13 @@ fn vacant_place_is_resumed_by_its_token_in_its_old_rank() {
     let mut second = queued(&server, "DLOCK.ACQUIRE lock TOKEN u BLOCK 0");
     let mut first = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
     assert_eq!(lock_waiters(&mut holder, "lock"), 3);
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut first);
     second.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock t"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock t"), 1);
     granted(&mut second);
     behind.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock u"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock u"), 1);
     granted(&mut behind);
 }
 
@@ -173,8 +178,8 @@ fn vacant_place_is_resumed_by_its_token_in_its_old_rank() {
 fn vacant_place_delays_nobody() {
     let server = Server::start();
     let mut holder = server.connect();
-    assert_eq!(ask(&mut holder, KEEP_LONG), "OK");
-    ask(&mut holder, "DLOCK.ACQUIRE lock SHARED TOKEN held").grant();
+    assert_eq!(holder.ask(KEEP_LONG), "OK");
+    holder.ask("DLOCK.ACQUIRE lock SHARED TOKEN held").grant();
     let lost = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
     let mut reader = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
     reader.expect_silence(A_WHILE);
@@ -182,23 +187,23 @@ fn vacant_place_delays_nobody() {
     // Only the exclusive request was ahead of the shared one.
     granted(&mut reader);
     // A vacant place is no waiter, so a try is granted.
-    ask(&mut holder, "DLOCK.ACQUIRE lock SHARED").grant();
+    holder.ask("DLOCK.ACQUIRE lock SHARED").grant();
 
-    ask(&mut holder, "DLOCK.ACQUIRE other TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE other TOKEN held").grant();
     let lost = queued(&server, "DLOCK.ACQUIRE other TOKEN t BLOCK 0");
     lost.close();
     wait_for_blocked(&server, 0);
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE other held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE other held"), 1);
     assert_eq!(
-        ask(&mut holder, "EXISTS other"),
+        holder.ask("EXISTS other"),
         0,
         "a vacant place is not granted"
     );
-    ask(&mut holder, "DLOCK.ACQUIRE other TOKEN next").grant();
+    holder.ask("DLOCK.ACQUIRE other TOKEN next").grant();
     // The token comes back to its old rank.
     let mut late = queued(&server, "DLOCK.ACQUIRE other BLOCK 0");
     let mut back = queued(&server, "DLOCK.ACQUIRE other TOKEN t BLOCK 0");
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE other next"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE other next"), 1);
     granted(&mut back);
     late.expect_silence(A_WHILE);
 }
@@ -208,21 +213,18 @@ fn vacant_place_is_gone_after_rejoin_ms() {
     for rejoin_ms in [0, 80] {
         let server = Server::start();
         let mut holder = server.connect();
-        ask(
-            &mut holder,
-            format!("CONFIG SET dsync.rejoin-ms {rejoin_ms}"),
-        );
-        ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+        holder.ask(format!("CONFIG SET dsync.rejoin-ms {rejoin_ms}"));
+        holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
         let lost = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
         let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
         lost.close();
         wait_for_blocked(&server, 1);
         behind.expect_silence(Duration::from_millis(3 * rejoin_ms + 1));
         let mut back = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
-        assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+        assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
         let (token, _) = granted(&mut behind);
         back.expect_silence(A_WHILE);
-        assert_eq!(ask(&mut holder, format!("DLOCK.RELEASE lock {token}")), 1);
+        assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
         granted(&mut back);
     }
 }
@@ -231,8 +233,8 @@ fn vacant_place_is_gone_after_rejoin_ms() {
 fn place_is_not_kept_after_timeout_or_unblock() {
     let server = Server::start();
     let mut holder = server.connect();
-    assert_eq!(ask(&mut holder, KEEP_LONG), "OK");
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    assert_eq!(holder.ask(KEEP_LONG), "OK");
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut patient = server.connect();
     let mut unblocked = server.connect();
     let id = unblocked.id();
@@ -243,7 +245,7 @@ fn place_is_not_kept_after_timeout_or_unblock() {
     );
     let mut timed_out = queued(&server, "DLOCK.ACQUIRE lock TOKEN b BLOCK 1000");
     queue(&server, &mut patient, "DLOCK.ACQUIRE lock BLOCK 0");
-    assert_eq!(ask(&mut holder, format!("CLIENT UNBLOCK {id}")), 1);
+    assert_eq!(holder.ask(format!("CLIENT UNBLOCK {id}")), 1);
     assert!(reply(&mut unblocked).is_nil());
     assert!(reply(&mut timed_out).is_nil());
     // Both requests were answered, so the next ones take new places.
@@ -257,7 +259,7 @@ fn place_is_not_kept_after_timeout_or_unblock() {
         &mut timed_out,
         "DLOCK.ACQUIRE lock TOKEN b BLOCK 0",
     );
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut patient);
     unblocked.expect_silence(A_WHILE);
 }
@@ -266,13 +268,13 @@ fn place_is_not_kept_after_timeout_or_unblock() {
 fn request_without_token_leaves_no_vacant_place() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let lost = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     lost.close();
     wait_for_blocked(&server, 1);
     let mut again = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut behind);
     again.expect_silence(A_WHILE);
 }
@@ -281,9 +283,9 @@ fn request_without_token_leaves_no_vacant_place() {
 fn vacant_places_count_to_the_bound_and_the_oldest_goes_first() {
     let server = Server::start();
     let mut holder = server.connect();
-    assert_eq!(ask(&mut holder, KEEP_LONG), "OK");
-    ask(&mut holder, "CONFIG SET dsync.max-waiters-per-key 3");
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    assert_eq!(holder.ask(KEEP_LONG), "OK");
+    holder.ask("CONFIG SET dsync.max-waiters-per-key 3");
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     for token in ["a", "b"] {
         queued(&server, format!("DLOCK.ACQUIRE lock TOKEN {token} BLOCK 0")).close();
         wait_for_blocked(&server, 0);
@@ -297,16 +299,16 @@ fn vacant_places_count_to_the_bound_and_the_oldest_goes_first() {
         "DLOCK.ACQUIRE lock BLOCK 0",
         "DLOCK.ACQUIRE lock TOKEN a BLOCK 0",
     ] {
-        let full = ask(&mut holder, line);
+        let full = holder.ask(line);
         assert!(full.error().starts_with("QUEUEFULL "), "{full:?}");
         assert!(full.error().contains('3'), "{full:?}");
     }
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut b);
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock b"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock b"), 1);
     let (token, _) = granted(&mut third);
     let mut a = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
-    assert_eq!(ask(&mut holder, format!("DLOCK.RELEASE lock {token}")), 1);
+    assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
     granted(&mut fourth);
     a.expect_silence(A_WHILE);
 }
@@ -316,21 +318,21 @@ fn vacant_places_count_to_the_bound_and_the_oldest_goes_first() {
 fn try_by_token_of_vacant_place_is_judged_like_any_other() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(ask(&mut client, KEEP_LONG), "OK");
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    assert_eq!(client.ask(KEEP_LONG), "OK");
+    client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0").close();
     wait_for_blocked(&server, 0);
-    assert!(ask(&mut client, "DLOCK.ACQUIRE lock TOKEN t").is_nil());
-    let other = ask(&mut client, "DLOCK.ACQUIRE lock SHARED TOKEN t");
+    assert!(client.ask("DLOCK.ACQUIRE lock TOKEN t").is_nil());
+    let other = client.ask("DLOCK.ACQUIRE lock SHARED TOKEN t");
     assert!(other.error().starts_with("MISMATCH"), "{other:?}");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN t").grant();
+    assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
+    client.ask("DLOCK.ACQUIRE lock TOKEN t").grant();
 
-    ask(&mut client, "DONCE.BEGIN job TOKEN runs");
+    client.ask("DONCE.BEGIN job TOKEN runs");
     queued(&server, "DONCE.BEGIN job TOKEN t BLOCK 0").close();
     wait_for_blocked(&server, 0);
-    assert_eq!(ask(&mut client, "DONCE.DONE job runs RESULT r"), 1);
-    let answer = ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    assert_eq!(client.ask("DONCE.DONE job runs RESULT r"), 1);
+    let answer = client.ask("DONCE.BEGIN job TOKEN t");
     assert_eq!(
         answer.as_array()[..2],
         [Reply::Bulk(b"DONE".to_vec()), Reply::Bulk(b"r".to_vec())]
@@ -341,14 +343,14 @@ fn try_by_token_of_vacant_place_is_judged_like_any_other() {
 fn token_of_a_waiter_holds_and_renews_nothing() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
     for line in ["DLOCK.RENEW lock t", "DLOCK.CHECK lock t"] {
-        assert_eq!(ask(&mut holder, line), 0, "{line}");
+        assert_eq!(holder.ask(line), 0, "{line}");
     }
     // The same token on another key has nothing to do with this wait.
-    ask(&mut holder, "DLOCK.ACQUIRE other TOKEN t").grant();
+    holder.ask("DLOCK.ACQUIRE other TOKEN t").grant();
     assert_eq!(lock_waiters(&mut holder, "lock"), 1);
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     granted(&mut waiter);
 }

@@ -11,20 +11,25 @@ use std::time::{Duration, Instant};
 fn request_by_holding_token_answers_the_same_hold_renewed() {
     let server = Server::start();
     let mut client = server.connect();
-    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE lock EX 10 TOKEN t OWNER one").grant();
-    let (token, again) = ask(&mut server.connect(), "DLOCK.ACQUIRE lock EX 1000 TOKEN t").grant();
+    let (_, fence) = client
+        .ask("DLOCK.ACQUIRE lock EX 10 TOKEN t OWNER one")
+        .grant();
+    let (token, again) = server
+        .connect()
+        .ask("DLOCK.ACQUIRE lock EX 1000 TOKEN t")
+        .grant();
     assert_eq!((token.as_str(), again), ("t", fence));
-    let left = ask(&mut client, "DLOCK.CHECK lock t").as_int();
+    let left = client.ask("DLOCK.CHECK lock t").as_int();
     assert!((990_001..=1_000_000).contains(&left), "{left}");
     assert_eq!(lock_holders(&mut client, "lock"), 1);
     // RENEW repeats the lease of the last request.
-    assert_eq!(ask(&mut client, "DLOCK.RENEW lock t"), 1);
-    assert!(ask(&mut client, "DLOCK.CHECK lock t").as_int() > 990_000);
+    assert_eq!(client.ask("DLOCK.RENEW lock t"), 1);
+    assert!(client.ask("DLOCK.CHECK lock t").as_int() > 990_000);
     // A repeat with BLOCK while others wait is answered the same hold too.
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    let (_, again) = ask(&mut client, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0").grant();
+    let (_, again) = client.ask("DLOCK.ACQUIRE lock TOKEN t BLOCK 0").grant();
     assert_eq!(again, fence);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock t"), 1);
     assert!(granted(&mut waiter).1 > fence);
 }
 
@@ -33,21 +38,21 @@ fn repeated_request_takes_its_permits_once() {
     let server = Server::start();
     let mut client = server.connect();
     let line = "DSEM.ACQUIRE semaphore LIMIT 5 PERMITS 3 TOKEN t";
-    let (_, fence) = ask(&mut client, line).grant();
+    let (_, fence) = client.ask(line).grant();
     for _ in 0..3 {
-        let (_, again) = ask(&mut server.connect(), line).grant();
+        let (_, again) = server.connect().ask(line).grant();
         assert_eq!(again, fence);
     }
     assert_eq!(count(&mut client, "DSEM.INFO", "semaphore", "available"), 2);
     assert_eq!(count(&mut client, "DSEM.INFO", "semaphore", "holders"), 1);
-    assert_eq!(ask(&mut client, "DSEM.RELEASE semaphore t"), 1);
-    assert_eq!(ask(&mut client, "EXISTS semaphore"), 0);
+    assert_eq!(client.ask("DSEM.RELEASE semaphore t"), 1);
+    assert_eq!(client.ask("EXISTS semaphore"), 0);
 
-    let (_, fence) = ask(&mut client, "DWG.ADD group TOKEN t").grant();
-    let (_, again) = ask(&mut client, "DWG.ADD group TOKEN t").grant();
+    let (_, fence) = client.ask("DWG.ADD group TOKEN t").grant();
+    let (_, again) = client.ask("DWG.ADD group TOKEN t").grant();
     assert_eq!(again, fence);
-    assert_eq!(ask(&mut client, "DWG.DONE group t"), 1);
-    let finished = ask(&mut client, "DWG.WAIT group");
+    assert_eq!(client.ask("DWG.DONE group t"), 1);
+    let finished = client.ask("DWG.WAIT group");
     assert_eq!(
         finished.as_array()[0],
         1,
@@ -59,7 +64,7 @@ fn repeated_request_takes_its_permits_once() {
 fn overdue_hold_is_answered_to_its_token_while_others_wait() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock PX 60000 TOKEN t").grant();
+    client.ask("DLOCK.ACQUIRE lock PX 60000 TOKEN t").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     let replies = at_once(
         &mut client,
@@ -76,7 +81,7 @@ fn overdue_hold_is_answered_to_its_token_while_others_wait() {
     assert_eq!(replies[3].grant().1, fence);
     assert!(replies[4].as_int() > 30_000, "{replies:?}");
     waiter.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock t"), 1);
     granted(&mut waiter);
 }
 
@@ -84,7 +89,7 @@ fn overdue_hold_is_answered_to_its_token_while_others_wait() {
 fn retry_delayed_by_client_pause_finds_its_hold() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN t").grant();
+    client.ask("DLOCK.ACQUIRE lock TOKEN t").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     let replies = at_once(
         &mut client,
@@ -98,10 +103,10 @@ fn retry_delayed_by_client_pause_finds_its_hold() {
     tell(&mut retry, "DLOCK.ACQUIRE lock PX 60000 TOKEN t BLOCK 5000");
     // Longer than the lease, which stands still while writes are paused.
     retry.expect_silence(Duration::from_millis(600));
-    assert_eq!(ask(&mut client, "CLIENT UNPAUSE"), "OK");
+    assert_eq!(client.ask("CLIENT UNPAUSE"), "OK");
     assert_eq!(granted(&mut retry).1, fence);
     waiter.expect_silence(A_WHILE);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock t"), 1);
     granted(&mut waiter);
 }
 
@@ -109,16 +114,16 @@ fn retry_delayed_by_client_pause_finds_its_hold() {
 fn same_token_with_other_mode_or_permits_is_a_mismatch() {
     let server = Server::start();
     let mut client = server.connect();
-    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE lock EX 100 TOKEN t").grant();
+    let (_, fence) = client.ask("DLOCK.ACQUIRE lock EX 100 TOKEN t").grant();
     for line in [
         "DLOCK.ACQUIRE lock SHARED EX 5 TOKEN t",
         "DLOCK.ACQUIRE lock SHARED EX 5 TOKEN t BLOCK 0",
     ] {
-        let error = ask(&mut client, line);
+        let error = client.ask(line);
         assert!(error.error().starts_with("MISMATCH "), "{error:?}");
     }
     assert!(
-        ask(&mut client, "DLOCK.CHECK lock t").as_int() > 90_000,
+        client.ask("DLOCK.CHECK lock t").as_int() > 90_000,
         "nothing changed"
     );
 
@@ -127,22 +132,17 @@ fn same_token_with_other_mode_or_permits_is_a_mismatch() {
         "DLOCK.ACQUIRE lock TOKEN w BLOCK 0",
         "DLOCK.ACQUIRE lock TOKEN w",
     ] {
-        let error = ask(&mut client, line);
+        let error = client.ask(line);
         assert!(error.error().starts_with("MISMATCH "), "{line}: {error:?}");
     }
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE lock t"), 1);
     assert!(granted(&mut waiter).1 > fence, "its place was not touched");
 
-    ask(
-        &mut client,
-        "DSEM.ACQUIRE semaphore LIMIT 5 PERMITS 2 TOKEN t",
-    )
-    .grant();
+    client
+        .ask("DSEM.ACQUIRE semaphore LIMIT 5 PERMITS 2 TOKEN t")
+        .grant();
     for permits in ["", "PERMITS 1", "PERMITS 3"] {
-        let error = ask(
-            &mut client,
-            format!("DSEM.ACQUIRE semaphore LIMIT 5 TOKEN t {permits}"),
-        );
+        let error = client.ask(format!("DSEM.ACQUIRE semaphore LIMIT 5 TOKEN t {permits}"));
         assert!(error.error().starts_with("MISMATCH "), "{error:?}");
     }
     assert_eq!(count(&mut client, "DSEM.INFO", "semaphore", "available"), 3);
@@ -152,13 +152,13 @@ fn same_token_with_other_mode_or_permits_is_a_mismatch() {
 fn grant_whose_reply_was_lost_is_answered_to_the_retry() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let unread = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     eventually("a grant that nobody reads", SOON, || {
-        ask(&mut holder, "DLOCK.CHECK lock t").as_int() > 0
+        holder.ask("DLOCK.CHECK lock t").as_int() > 0
     });
-    let info = ask(&mut holder, "DLOCK.INFO lock");
+    let info = holder.ask("DLOCK.INFO lock");
     let fence = info.field("first-holders").as_array()[0]
         .field("fence")
         .as_int();
@@ -167,10 +167,10 @@ fn grant_whose_reply_was_lost_is_answered_to_the_retry() {
     unread.close();
     next.expect_silence(A_WHILE);
     let line = "DLOCK.ACQUIRE lock TOKEN t BLOCK 5000";
-    let (_, again) = ask(&mut server.connect(), line).grant();
+    let (_, again) = server.connect().ask(line).grant();
     assert_eq!(i64::try_from(again).expect("a fence fits"), fence);
     assert_eq!(lock_holders(&mut holder, "lock"), 1);
-    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock t"), 1);
+    assert_eq!(holder.ask("DLOCK.RELEASE lock t"), 1);
     granted(&mut next);
 }
 
@@ -191,11 +191,9 @@ fn resend(freed_at_ms: u64, between: bool) {
     const EVERY: Duration = Duration::from_millis(300);
     let server = Server::start();
     let mut holder = server.connect();
-    ask(
-        &mut holder,
-        "DSEM.ACQUIRE semaphore LIMIT 2 PERMITS 2 TOKEN held",
-    )
-    .grant();
+    holder
+        .ask("DSEM.ACQUIRE semaphore LIMIT 2 PERMITS 2 TOKEN held")
+        .grant();
     let started = Instant::now();
     let freed_at = started + Duration::from_millis(freed_at_ms);
     let line = "DSEM.ACQUIRE semaphore LIMIT 2 TOKEN t BLOCK 60000";
@@ -215,11 +213,11 @@ fn resend(freed_at_ms: u64, between: bool) {
             // The server must have read the resent request first; otherwise the rival would be granted.
             wait_for_blocked(&server, 2);
             at(freed_at);
-            assert_eq!(ask(&mut holder, "DSEM.RELEASE semaphore held"), 1);
+            assert_eq!(holder.ask("DSEM.RELEASE semaphore held"), 1);
             freed = true;
         } else if freed && between && grants.is_empty() {
             wait_for_blocked(&server, 1);
-            assert_eq!(ask(&mut holder, "DSEM.RELEASE semaphore rival"), 1);
+            assert_eq!(holder.ask("DSEM.RELEASE semaphore rival"), 1);
             queue(&server, &mut rival, rivals);
         }
         // The client gives up after this time: it drops a reply and closes the connection.
@@ -229,7 +227,7 @@ fn resend(freed_at_ms: u64, between: bool) {
         client.close();
         if !freed && between && until >= freed_at {
             wait_for_blocked(&server, 1);
-            assert_eq!(ask(&mut holder, "DSEM.RELEASE semaphore held"), 1);
+            assert_eq!(holder.ask("DSEM.RELEASE semaphore held"), 1);
             granted(&mut rival);
             freed = true;
         }
@@ -243,7 +241,7 @@ fn resend(freed_at_ms: u64, between: bool) {
     assert_eq!(number("holders"), 1);
     assert_eq!(number("available"), 1, "one permit");
     assert_eq!(number("waiters"), 1, "the rival");
-    assert_eq!(ask(&mut holder, "DSEM.RELEASE semaphore t"), 1);
+    assert_eq!(holder.ask("DSEM.RELEASE semaphore t"), 1);
     granted(&mut rival);
     assert_eq!(
         count(&mut holder, "DSEM.INFO", "semaphore", "holders"),
@@ -256,7 +254,9 @@ fn resend(freed_at_ms: u64, between: bool) {
 fn request_resent_before_its_predecessor_ended_gets_one_grant() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(&mut holder, "DSEM.ACQUIRE semaphore LIMIT 1 TOKEN held").grant();
+    holder
+        .ask("DSEM.ACQUIRE semaphore LIMIT 1 TOKEN held")
+        .grant();
     let mut sent: Vec<Client> = Vec::new();
     for attempt in 0..10 {
         let mut client = server.connect();
@@ -275,7 +275,7 @@ fn request_resent_before_its_predecessor_ended_gets_one_grant() {
         sent.push(client);
     }
     wait_for_blocked(&server, 1);
-    assert_eq!(ask(&mut holder, "DSEM.RELEASE semaphore held"), 1);
+    assert_eq!(holder.ask("DSEM.RELEASE semaphore held"), 1);
     let mut last = sent.pop().expect("the tenth");
     granted(&mut last);
     for mut old in sent {
@@ -290,12 +290,12 @@ fn ephemeral_hold_is_bound_to_the_connection_that_asked_last() {
     let mut admin = server.connect();
     let (mut one, mut two) = (server.connect(), server.connect());
     let line = "DLOCK.ACQUIRE lock EX 600 TOKEN t EPHEMERAL";
-    let (_, fence) = ask(&mut one, line).grant();
+    let (_, fence) = one.ask(line).grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    assert_eq!(ask(&mut two, line).grant().1, fence);
+    assert_eq!(two.ask(line).grant().1, fence);
     one.close();
     waiter.expect_silence(Duration::from_millis(150));
-    assert!(ask(&mut admin, "DLOCK.CHECK lock t").as_int() > 0);
+    assert!(admin.ask("DLOCK.CHECK lock t").as_int() > 0);
     two.close();
     granted(&mut waiter);
 }
@@ -306,16 +306,16 @@ fn ephemeral_retry_in_the_turn_of_the_old_end_keeps_the_hold() {
     let mut admin = server.connect();
     let (mut one, mut two) = (server.connect(), server.connect());
     let line = "DLOCK.ACQUIRE lock EX 600 TOKEN t EPHEMERAL";
-    let (_, fence) = ask(&mut one, line).grant();
+    let (_, fence) = one.ask(line).grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    ask(&mut two, "PING");
+    two.ask("PING");
     server.stop();
     tell(&mut two, line);
     one.close();
     server.cont();
     assert_eq!(granted(&mut two).1, fence);
     waiter.expect_silence(A_WHILE);
-    assert!(ask(&mut admin, "DLOCK.CHECK lock t").as_int() > 0);
+    assert!(admin.ask("DLOCK.CHECK lock t").as_int() > 0);
     two.close();
     granted(&mut waiter);
 }
@@ -325,14 +325,16 @@ fn retry_without_ephemeral_unbinds_the_hold() {
     let server = Server::start();
     let mut admin = server.connect();
     let mut one = server.connect();
-    let (_, fence) = ask(&mut one, "DLOCK.ACQUIRE lock EX 600 TOKEN t EPHEMERAL").grant();
+    let (_, fence) = one
+        .ask("DLOCK.ACQUIRE lock EX 600 TOKEN t EPHEMERAL")
+        .grant();
     let mut two = server.connect();
     assert_eq!(
-        ask(&mut two, "DLOCK.ACQUIRE lock EX 600 TOKEN t").grant().1,
+        two.ask("DLOCK.ACQUIRE lock EX 600 TOKEN t").grant().1,
         fence
     );
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     one.close();
     waiter.expect_silence(Duration::from_millis(150));
-    assert!(ask(&mut admin, "DLOCK.CHECK lock t").as_int() > 0);
+    assert!(admin.ask("DLOCK.CHECK lock t").as_int() > 0);
 }

@@ -48,21 +48,13 @@ fn random_requests_kills_and_pauses_leave_no_waiter() {
     wait_for_blocked(&server, 0);
     let mut client = server.connect();
     for key in ["a", "b"] {
-        let reply = call!(
-            client,
-            "DLOCK.ACQUIRE",
-            key,
-            "BLOCK",
-            5_000,
-            "TOKEN",
-            "last"
-        );
+        let reply = client.ask(format!("DLOCK.ACQUIRE {key} BLOCK 5000 TOKEN last"));
         assert_eq!(reply.grant().0, "last");
-        assert_eq!(call!(client, "DLOCK.RELEASE", key, "last"), 1);
-        assert_eq!(call!(client, "EXISTS", key), 0);
+        assert_eq!(client.ask(format!("DLOCK.RELEASE {key} last")), 1);
+        assert_eq!(client.ask(format!("EXISTS {key}")), 0);
     }
     replica.wait_to_catch_up_with(&server);
-    assert_eq!(call!(replica.connect(), "DBSIZE"), 0);
+    assert_eq!(replica.connect().ask("DBSIZE"), 0);
     assert_calm(&server);
     assert_calm(&replica);
 }

@@ -15,7 +15,7 @@ fn waiters_killed_as_they_are_granted_delay_nobody() {
     let mut client = server.connect();
     for round in 0..30 {
         // Each round has its own tokens: the server keeps the place of a killed waiter for its token.
-        call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t");
+        client.ask("DLOCK.ACQUIRE k TOKEN t");
         let mut waiters: Vec<_> = (0..12).map(|_| server.connect()).collect();
         let ids: Vec<_> = waiters.iter_mut().map(Client::id).collect();
         for (n, waiter) in waiters.iter_mut().enumerate() {
@@ -45,7 +45,7 @@ fn waiters_killed_as_they_are_granted_delay_nobody() {
         let mut last = 0;
         for n in survivors {
             let Some(reply) = waiters[n].recv(SOON) else {
-                let info = call!(client, "DLOCK.INFO", "k");
+                let info = client.ask("DLOCK.INFO k");
                 panic!("round {round}: waiter {n} is not granted: {info:?}");
             };
             let (token, fence) = reply.grant();
@@ -53,16 +53,16 @@ fn waiters_killed_as_they_are_granted_delay_nobody() {
             assert!(fence > last);
             last = fence;
             assert_eq!(
-                call!(client, "DLOCK.RELEASE", "k", &token),
+                client.ask(format!("DLOCK.RELEASE k {token}")),
                 1,
                 "round {round}"
             );
         }
-        eventually("a free lock", SOON, || call!(client, "EXISTS", "k") == 0);
+        eventually("a free lock", SOON, || client.ask("EXISTS k") == 0);
     }
     wait_for_blocked(&server, 0);
     replica.wait_to_catch_up_with(&server);
-    assert_eq!(call!(replica.connect(), "DBSIZE"), 0);
+    assert_eq!(replica.connect().ask("DBSIZE"), 0);
     assert_calm(&server);
     assert_calm(&replica);
 }
@@ -72,7 +72,7 @@ fn waiters_unblocked_around_their_grant_get_one_reply() {
     let server = Server::start();
     let mut client = server.connect();
     for round in 0..30 {
-        call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t");
+        client.ask("DLOCK.ACQUIRE k TOKEN t");
         let mut waiters: Vec<_> = (0..6).map(|_| server.connect()).collect();
         let ids: Vec<_> = waiters.iter_mut().map(Client::id).collect();
         for (n, waiter) in waiters.iter_mut().enumerate() {
@@ -106,7 +106,7 @@ fn waiters_unblocked_around_their_grant_get_one_reply() {
             if matches!(end, Ended::Granted(_)) {
                 let token = format!("{round}:{n}");
                 assert_eq!(
-                    call!(client, "DLOCK.RELEASE", "k", token),
+                    client.ask(format!("DLOCK.RELEASE k {token}")),
                     1,
                     "round {round}, waiter {n}"
                 );
@@ -121,7 +121,7 @@ fn waiters_unblocked_around_their_grant_get_one_reply() {
         for end in &ends[3..] {
             assert!(matches!(end, Ended::Granted(_)), "round {round}: {ends:?}");
         }
-        eventually("a free lock", SOON, || call!(client, "EXISTS", "k") == 0);
+        eventually("a free lock", SOON, || client.ask("EXISTS k") == 0);
     }
     wait_for_blocked(&server, 0);
     assert_calm(&server);

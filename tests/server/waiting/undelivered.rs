@@ -22,7 +22,7 @@ const APPENDONLY: [&str; 2] = ["no", "yes"];
 fn line_up(appendonly: &str) -> ThreeWaiters {
     let server = Server::builder().config("appendonly", appendonly).start();
     let mut holder = server.connect();
-    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut first = server.connect();
     let first_id = first.id();
     queue(
@@ -47,13 +47,13 @@ impl ThreeWaiters {
     #[track_caller]
     fn expect_passed_on(&mut self) {
         granted(&mut self.second);
-        assert_eq!(ask(&mut self.holder, "DLOCK.CHECK lock first"), 0);
+        assert_eq!(self.holder.ask("DLOCK.CHECK lock first"), 0);
         assert_eq!(lock_holders(&mut self.holder, "lock"), 1);
         self.third.expect_silence(A_WHILE);
-        assert_eq!(ask(&mut self.holder, "DLOCK.RELEASE lock second"), 1);
+        assert_eq!(self.holder.ask("DLOCK.RELEASE lock second"), 1);
         granted(&mut self.third);
-        assert_eq!(ask(&mut self.holder, "DLOCK.RELEASE lock third"), 1);
-        assert_eq!(ask(&mut self.holder, "EXISTS lock"), 0);
+        assert_eq!(self.holder.ask("DLOCK.RELEASE lock third"), 1);
+        assert_eq!(self.holder.ask("EXISTS lock"), 0);
         wait_for_blocked(&self.server, 0);
     }
 }
@@ -98,11 +98,11 @@ fn delivered_grant_outlives_its_connection() {
             mut second,
             ..
         } = line_up(appendonly);
-        assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+        assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
         granted(&mut first);
         first.close();
         second.expect_silence(A_WHILE);
-        assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock first"), 1);
+        assert_eq!(holder.ask("DLOCK.RELEASE lock first"), 1);
         granted(&mut second);
     }
 }
@@ -111,11 +111,9 @@ fn delivered_grant_outlives_its_connection() {
 fn two_undelivered_grants_pass_on_to_the_third() {
     let server = Server::start();
     let mut holder = server.connect();
-    ask(
-        &mut holder,
-        "DSEM.ACQUIRE semaphore LIMIT 4 PERMITS 4 TOKEN held",
-    )
-    .grant();
+    holder
+        .ask("DSEM.ACQUIRE semaphore LIMIT 4 PERMITS 4 TOKEN held")
+        .grant();
     let mut ids = Vec::new();
     let mut doomed = Vec::new();
     for _ in 0..2 {
@@ -144,15 +142,8 @@ fn two_undelivered_grants_pass_on_to_the_third() {
     }
     let (token, _) = granted(&mut third);
     assert_eq!(count(&mut holder, "DSEM.INFO", "semaphore", "holders"), 1);
-    assert_eq!(
-        ask(&mut holder, format!("DSEM.RELEASE semaphore {token}")),
-        1
-    );
-    assert_eq!(
-        ask(&mut holder, "EXISTS semaphore"),
-        0,
-        "all permits came back"
-    );
+    assert_eq!(holder.ask(format!("DSEM.RELEASE semaphore {token}")), 1);
+    assert_eq!(holder.ask("EXISTS semaphore"), 0, "all permits came back");
 }
 
 /// The server is stopped while the waiter closes and the lock is released, so it reads both in one turn.
@@ -207,11 +198,11 @@ fn release_close_and_retry_in_one_turn_grant_once_in_any_order() {
     for order in ORDERS {
         let server = Server::start();
         let mut holder = server.connect();
-        ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+        holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
         let mut old = Some(queued(&server, "DLOCK.ACQUIRE lock EX 600 TOKEN t BLOCK 0"));
         let mut next = queued(&server, "DLOCK.ACQUIRE lock EX 600 TOKEN next BLOCK 0");
         let mut new = server.connect();
-        ask(&mut new, "PING");
+        new.ask("PING");
         server.stop();
         for step in order {
             match step {
@@ -225,16 +216,16 @@ fn release_close_and_retry_in_one_turn_grant_once_in_any_order() {
         // If the server saw the connection close first, the next waiter may be granted before the token.
         eventually("a holder", SOON, || lock_holders(&mut holder, "lock") == 1);
         let mut turns = [("t", &mut new), ("next", &mut next)];
-        if ask(&mut holder, "DLOCK.CHECK lock next").as_int() > 0 {
+        if holder.ask("DLOCK.CHECK lock next").as_int() > 0 {
             turns.reverse();
         }
         for (token, client) in turns {
             assert_eq!(granted(client).0, token, "{order:?}");
             assert_eq!(lock_holders(&mut holder, "lock"), 1, "{order:?}");
-            assert_eq!(ask(&mut holder, format!("DLOCK.RELEASE lock {token}")), 1);
+            assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
             expect_no_more(client);
         }
-        assert_eq!(ask(&mut holder, "EXISTS lock"), 0, "{order:?}");
+        assert_eq!(holder.ask("EXISTS lock"), 0, "{order:?}");
         wait_for_blocked(&server, 0);
     }
 }
@@ -254,8 +245,8 @@ fn undelivered_grant_with_token_keeps_its_place_for_the_retry() {
     );
     granted(&mut line.second);
     let mut again = queued(&line.server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
-    assert_eq!(ask(&mut line.holder, "DLOCK.RELEASE lock second"), 1);
+    assert_eq!(line.holder.ask("DLOCK.RELEASE lock second"), 1);
     granted(&mut again);
-    assert_eq!(ask(&mut line.holder, "DLOCK.RELEASE lock first"), 1);
+    assert_eq!(line.holder.ask("DLOCK.RELEASE lock first"), 1);
     granted(&mut line.third);
 }

@@ -51,21 +51,21 @@ fn release_of_queued_token_answers_its_connection_and_serves_the_rest() {
     for [take, queue, release, info] in FAMILIES {
         let server = Server::start();
         let mut client = server.connect();
-        ask(&mut client, format!("{take} TOKEN held"));
+        client.ask(format!("{take} TOKEN held"));
         let mut gives_up = queued(&server, format!("{queue} TOKEN t BLOCK 0"));
         let mut next = queued(&server, format!("{queue} TOKEN next BLOCK 0"));
         let mut stream = ReplicationStream::attach(&server);
-        assert_eq!(ask(&mut client, format!("{release} t")), 1, "{release}");
+        assert_eq!(client.ask(format!("{release} t")), 1, "{release}");
         expect_withdrawn(&mut gives_up);
         assert_eq!(count(&mut client, info, "k", "waiters"), 1);
         assert_eq!(server.info_number("dsync", "dsync_waiters"), 1);
-        assert_eq!(ask(&mut client, format!("{release} t")), 0, "it is over");
+        assert_eq!(client.ask(format!("{release} t")), 0, "it is over");
         let replicated = stream.take_so_far(&server);
         assert!(
             replicated.is_empty(),
             "no waiter is replicated: {replicated:?}"
         );
-        assert_eq!(ask(&mut client, format!("{release} held")), 1);
+        assert_eq!(client.ask(format!("{release} held")), 1);
         assert!(!reply(&mut next).is_error());
         assert_eq!(count(&mut client, info, "k", "holders"), 1);
         wait_for_blocked(&server, 0);
@@ -76,16 +76,16 @@ fn release_of_queued_token_answers_its_connection_and_serves_the_rest() {
 fn release_of_vacant_place_gives_it_up() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(ask(&mut client, "CONFIG SET dsync.rejoin-ms 60000"), "OK");
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held");
+    assert_eq!(client.ask("CONFIG SET dsync.rejoin-ms 60000"), "OK");
+    client.ask("DLOCK.ACQUIRE k TOKEN held");
     queued(&server, "DLOCK.ACQUIRE k TOKEN t BLOCK 0").close();
     wait_for_blocked(&server, 0);
     let mut next = queued(&server, "DLOCK.ACQUIRE k TOKEN next BLOCK 0");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k t"), 1);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k t"), 0, "it is over");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE k t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE k t"), 0, "it is over");
+    assert_eq!(client.ask("DLOCK.RELEASE k held"), 1);
     granted(&mut next);
-    let again = ask(&mut client, "DLOCK.ACQUIRE k TOKEN t BLOCK 0");
+    let again = client.ask("DLOCK.ACQUIRE k TOKEN t BLOCK 0");
     assert!(again.error().starts_with("UNBLOCKED released"), "{again:?}");
 }
 
@@ -96,19 +96,19 @@ fn request_that_comes_after_its_release_is_answered_and_not_queued() {
     for [take, queue, release, info] in FAMILIES {
         let server = Server::start();
         let mut client = server.connect();
-        assert_eq!(ask(&mut client, "CONFIG SET dsync.rejoin-ms 60000"), "OK");
+        assert_eq!(client.ask("CONFIG SET dsync.rejoin-ms 60000"), "OK");
         let request = |token: &str| format!("{queue} TOKEN {token} PX 60000");
-        ask(&mut client, format!("{take} TOKEN held"));
+        client.ask(format!("{take} TOKEN held"));
         let mut waiting = queued(&server, request("waiting") + " BLOCK 0");
-        ask(&mut client, request("kept") + " QUEUE 60000");
+        client.ask(request("kept") + " QUEUE 60000");
         queued(&server, request("vacant") + " BLOCK 0").close();
         wait_for_blocked(&server, 1);
         for token in ["waiting", "kept", "vacant"] {
-            assert_eq!(ask(&mut client, format!("{release} {token}")), 1);
+            assert_eq!(client.ask(format!("{release} {token}")), 1);
         }
         expect_withdrawn(&mut waiting);
         assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
-        assert_eq!(ask(&mut client, format!("{release} held")), 1);
+        assert_eq!(client.ask(format!("{release} held")), 1);
         let mut late = server.connect();
         for token in ["waiting", "kept", "vacant"] {
             for form in [" BLOCK 0", " QUEUE 60000", ""] {
@@ -118,7 +118,7 @@ fn request_that_comes_after_its_release_is_answered_and_not_queued() {
         }
         assert_eq!(count(&mut client, info, "k", "holders"), 0, "{queue}");
         let mut other = server.connect();
-        assert!(!ask(&mut other, request("other")).is_error(), "{queue}");
+        assert!(!other.ask(request("other")).is_error(), "{queue}");
     }
 }
 
@@ -126,16 +126,16 @@ fn request_that_comes_after_its_release_is_answered_and_not_queued() {
 fn withdrawn_token_is_new_after_the_rejoin_time() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(ask(&mut client, "CONFIG SET dsync.rejoin-ms 50"), "OK");
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held").grant();
+    assert_eq!(client.ask("CONFIG SET dsync.rejoin-ms 50"), "OK");
+    client.ask("DLOCK.ACQUIRE k TOKEN held").grant();
     let mut gives_up = queued(&server, "DLOCK.ACQUIRE k TOKEN t BLOCK 0");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k t"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE k t"), 1);
     expect_withdrawn(&mut gives_up);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE k held"), 1);
     eventually("the end of the rejoin time", SOON, || {
-        !ask(&mut client, "DLOCK.ACQUIRE k TOKEN t BLOCK 0").is_error()
+        !client.ask("DLOCK.ACQUIRE k TOKEN t BLOCK 0").is_error()
     });
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k t"), 1, "it holds");
+    assert_eq!(client.ask("DLOCK.RELEASE k t"), 1, "it holds");
 }
 
 /// Withdrawn tokens take the room of vacant places: they keep nobody out, and the oldest is forgotten first.
@@ -143,12 +143,12 @@ fn withdrawn_token_is_new_after_the_rejoin_time() {
 fn full_queue_forgets_the_oldest_withdrawn_token() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "CONFIG SET dsync.max-waiters-per-key 2");
-    ask(&mut client, "CONFIG SET dsync.rejoin-ms 60000");
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held").grant();
+    client.ask("CONFIG SET dsync.max-waiters-per-key 2");
+    client.ask("CONFIG SET dsync.rejoin-ms 60000");
+    client.ask("DLOCK.ACQUIRE k TOKEN held").grant();
     for token in ["old", "new"] {
         let mut gives_up = queued(&server, format!("DLOCK.ACQUIRE k TOKEN {token} BLOCK 0"));
-        ask(&mut client, format!("DLOCK.RELEASE k {token}"));
+        client.ask(format!("DLOCK.RELEASE k {token}"));
         expect_withdrawn(&mut gives_up);
     }
     let _waiting = queued(&server, "DLOCK.ACQUIRE k TOKEN waiting BLOCK 0");
@@ -163,10 +163,10 @@ fn full_queue_forgets_the_oldest_withdrawn_token() {
 fn release_that_ended_a_hold_marks_no_token() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k t"), 0);
+    assert_eq!(client.ask("DLOCK.RELEASE k t"), 0);
     for form in ["", " BLOCK 0", " QUEUE 1000"] {
-        ask(&mut client, format!("DLOCK.ACQUIRE k TOKEN t{form}")).grant();
-        assert_eq!(ask(&mut client, "DLOCK.RELEASE k t"), 1);
+        client.ask(format!("DLOCK.ACQUIRE k TOKEN t{form}")).grant();
+        assert_eq!(client.ask("DLOCK.RELEASE k t"), 1);
     }
 }
 
@@ -176,7 +176,7 @@ fn release_in_the_turn_of_the_grant_makes_it_void() {
     for [take, queue, release, info] in FAMILIES {
         let server = Server::start();
         let mut client = server.connect();
-        ask(&mut client, format!("{take} TOKEN held"));
+        client.ask(format!("{take} TOKEN held"));
         let mut gives_up = queued(&server, format!("{queue} TOKEN t BLOCK 0"));
         let mut next = queued(&server, format!("{queue} TOKEN next BLOCK 0"));
         let lines = [format!("{release} held"), format!("{release} t")];
@@ -188,7 +188,7 @@ fn release_in_the_turn_of_the_grant_makes_it_void() {
         );
         expect_no_more(&mut gives_up);
         let check = release.replace("RELEASE", "CHECK");
-        assert_eq!(ask(&mut client, format!("{check} t")), 0, "and it is void");
+        assert_eq!(client.ask(format!("{check} t")), 0, "and it is void");
         assert!(!reply(&mut next).is_error());
         assert_eq!(count(&mut client, info, "k", "holders"), 1);
     }
@@ -199,7 +199,7 @@ fn release_in_the_turn_of_the_grant_makes_it_void() {
 fn withdrawn_token_that_asks_again_at_once_is_not_queued() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held");
+    client.ask("DLOCK.ACQUIRE k TOKEN held");
     let mut old = queued(&server, "DLOCK.ACQUIRE k TOKEN t BLOCK 0");
     let mut next = queued(&server, "DLOCK.ACQUIRE k TOKEN next BLOCK 0");
     let mut again = server.connect();
@@ -207,7 +207,7 @@ fn withdrawn_token_that_asks_again_at_once_is_not_queued() {
     assert_eq!(reply(&mut again), 1);
     expect_withdrawn(&mut again);
     expect_withdrawn(&mut old);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE k held"), 1);
     granted(&mut next);
 }
 
@@ -215,12 +215,12 @@ fn withdrawn_token_that_asks_again_at_once_is_not_queued() {
 fn release_withdraws_from_transactions_and_scripts_too() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held");
+    client.ask("DLOCK.ACQUIRE k TOKEN held");
     let mut first = queued(&server, "DLOCK.ACQUIRE k TOKEN a BLOCK 0");
     let mut second = queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
-    assert_eq!(ask(&mut client, "MULTI"), "OK");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k a"), "QUEUED");
-    assert_eq!(ask(&mut client, "EXEC").as_array(), [Reply::Int(1)]);
+    assert_eq!(client.ask("MULTI"), "OK");
+    assert_eq!(client.ask("DLOCK.RELEASE k a"), "QUEUED");
+    assert_eq!(client.ask("EXEC").as_array(), [Reply::Int(1)]);
     expect_withdrawn(&mut first);
     let script = "return redis.call('DLOCK.RELEASE', KEYS[1], ARGV[1])";
     assert_eq!(call!(client, "EVAL", script, 1, "k", "b"), 1);
@@ -232,18 +232,15 @@ fn release_withdraws_from_transactions_and_scripts_too() {
 fn withdrawal_of_the_only_waiter_announces_free_capacity() {
     let server = Server::start();
     let mut client = server.connect();
-    assert_eq!(
-        ask(&mut client, "CONFIG SET notify-keyspace-events Ed"),
-        "OK"
-    );
-    ask(&mut client, "DSEM.ACQUIRE k LIMIT 3 PERMITS 2");
+    assert_eq!(client.ask("CONFIG SET notify-keyspace-events Ed"), "OK");
+    client.ask("DSEM.ACQUIRE k LIMIT 3 PERMITS 2");
     let mut large = queued(&server, "DSEM.ACQUIRE k PERMITS 3 TOKEN t BLOCK 0");
     let mut listener = server.connect();
-    call!(listener, "SUBSCRIBE", "__keyevent@0__:dsem.free");
-    assert_eq!(ask(&mut client, "DSEM.RELEASE k t"), 1);
+    listener.ask("SUBSCRIBE __keyevent@0__:dsem.free");
+    assert_eq!(client.ask("DSEM.RELEASE k t"), 1);
     expect_withdrawn(&mut large);
     assert_eq!(reply(&mut listener).as_array()[2], *"k");
-    ask(&mut client, "DSEM.ACQUIRE k").grant();
+    client.ask("DSEM.ACQUIRE k").grant();
 }
 
 /// The key is deleted in the turn of the RELEASE. The queue is served later in this turn, so the request still waits.
@@ -251,7 +248,7 @@ fn withdrawal_of_the_only_waiter_announces_free_capacity() {
 fn release_of_queued_token_of_deleted_key_withdraws_it() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held");
+    client.ask("DLOCK.ACQUIRE k TOKEN held");
     let mut second = server.connect();
     let mut first = queued(&server, "DLOCK.ACQUIRE k TOKEN a BLOCK 0");
     queue(&server, &mut second, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
@@ -259,17 +256,17 @@ fn release_of_queued_token_of_deleted_key_withdraws_it() {
     assert_eq!(at_once(&mut client, &lines), [Reply::Int(1), Reply::Int(1)]);
     granted(&mut first);
     expect_withdrawn(&mut second);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k a"), 1);
-    assert_eq!(ask(&mut client, "EXISTS k"), 0);
+    assert_eq!(client.ask("DLOCK.RELEASE k a"), 1);
+    assert_eq!(client.ask("EXISTS k"), 0);
 }
 
 #[test]
 fn release_by_token_of_a_wait_that_has_none_withdraws_nothing() {
     let server = Server::start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held");
+    client.ask("DLOCK.ACQUIRE k TOKEN held");
     let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k t"), 0);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE k held"), 1);
+    assert_eq!(client.ask("DLOCK.RELEASE k t"), 0);
+    assert_eq!(client.ask("DLOCK.RELEASE k held"), 1);
     granted(&mut waiter);
 }
