@@ -52,11 +52,12 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
         .grant();
     waiting.push(queued(server, format!("DWG.WAIT {group} BLOCK 0")));
 
-    // In one turn: the leases become short, and the cluster goes down.
+    // In one turn: the leases become short, and the cluster goes down. The server notices that after the timers of this
+    // turn, so the leases must be longer than it lasts on a slow machine.
     let mut lines: Vec<String> = FAMILIES
-        .map(|family| format!("{}.RENEW {} a PX 1", family.name, key(family)))
+        .map(|family| format!("{}.RENEW {} a PX 200", family.name, key(family)))
         .into();
-    lines.push(format!("DWG.RENEW {group} m PX 1"));
+    lines.push(format!("DWG.RENEW {group} m PX 200"));
     lines.push(format!("CLUSTER DELSLOTS {spare}"));
     let done = at_once(&mut client, &lines);
     assert!(done[..5].iter().all(|renewed| *renewed == 1), "{done:?}");
