@@ -146,13 +146,6 @@ impl Cluster {
         &self.ids[node]
     }
 
-    /// The node that has this port.
-    #[track_caller]
-    pub fn node_at(&self, port: u16) -> usize {
-        let found = self.nodes.iter().position(|node| node.port() == port);
-        found.unwrap_or_else(|| panic!("no node of the cluster has port {port}"))
-    }
-
     /// A key in a slot that this primary had from the start: the name, or the name and a number; no hash tag.
     #[track_caller]
     pub fn key_of(&self, primary: usize, name: &str) -> String {

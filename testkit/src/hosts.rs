@@ -177,7 +177,7 @@ impl Keeper {
     /// Starts the process by a command that makes the namespaces; returns when they exist.
     fn start(unshare: Vec<String>, in_user_namespace: bool) -> Result<Keeper, String> {
         let shown = unshare.join(" ");
-        let mut command = process::mortal_through(&unshare, "sh");
+        let mut command = process::mortal(&unshare, "sh");
         command
             .args(["-c", "echo there && exec sleep infinity"])
             .stdout(Stdio::piped())

@@ -240,7 +240,7 @@ impl Server {
         let entry = launcher.place.as_ref().map(|place| place.entry.as_slice());
         let mut words = launcher.under.iter().chain([&launcher.program]);
         let first = words.next().expect("the program at least");
-        let mut command = process::mortal_through(entry.unwrap_or_default(), first);
+        let mut command = process::mortal(entry.unwrap_or_default(), first);
         command.args(words).arg(self.folder.path(CONFIG_FILE));
         if launcher.is_sentinel {
             command.arg("--sentinel");
