@@ -111,6 +111,14 @@ impl Visit<'_> {
         }
     }
 
+    /// Without a value: puts the limit in force for which this family waited last, so that a new value begins under it.
+    pub(crate) fn put_remembered_limit_in_force(&mut self, family: Family) {
+        if self.state.is_none() {
+            let remembered = self.queue().and_then(|queue| queue.limit(family));
+            self.put_limit_in_force(family, remembered);
+        }
+    }
+
     fn set_due(&mut self, fence: Fence, lease: LeaseMs) {
         if let Some(id) = self.state {
             let due = self

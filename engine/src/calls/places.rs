@@ -41,10 +41,7 @@ impl Visit<'_> {
         self.is_stale = true;
         if let Some(kept) = kept.filter(|kept| known != Some(kept)) {
             let family = kept.claim.family();
-            if self.state.is_none() {
-                let limit = self.queue().and_then(|queue| queue.limit(family));
-                self.put_limit_in_force(family, limit);
-            }
+            self.put_remembered_limit_in_force(family);
             if self.make_state(family).is_none() {
                 self.leave(rank);
                 return false;

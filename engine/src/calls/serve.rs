@@ -68,10 +68,7 @@ impl Visit<'_> {
             return;
         };
         let (claim, family) = (place.claim, place.claim.family());
-        if self.state.is_none() {
-            let remembered = self.queue().and_then(|queue| queue.limit(family));
-            self.put_limit_in_force(family, remembered);
-        }
+        self.put_remembered_limit_in_force(family);
         let told = self.told(&place);
         let (token, owner) = (place.token.clone(), place.owner.take());
         let Some(fence) = self.grant(token, claim, place.lease, owner, told) else {
