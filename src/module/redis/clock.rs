@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 pub(crate) fn monotonic_us() -> u64 {
     static START: OnceLock<u64> = OnceLock::new();
     let now_us = read(libc::CLOCK_MONOTONIC);
-    now_us - START.get_or_init(|| now_us)
+    // Another thread may have made the first call after this one read the clock.
+    now_us.saturating_sub(*START.get_or_init(|| now_us))
 }
 
 /// Microseconds since 1970 by the wall clock; 0 if the clock is before 1970.
