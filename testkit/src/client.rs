@@ -1,8 +1,14 @@
 //! One blocking connection to a server.
 //!
-//! Sending a request and reading its reply are separate calls ([`Client::send`], [`Client::recv`]), so that a test can
-//! act while a client waits. Replies come in the order in which the server wrote them, with the pushes of RESP3 among
-//! them.
+//! A request is a line of words, as typed into `redis-cli` (the server accepts such inline commands beside RESP):
+//!
+//! - [`Client::ask`]: one line, one reply;
+//! - [`Client::ask_all`]: several lines in one write;
+//! - [`Client::begin`], for one who waits: the test acts, and reads the reply later. [`Client::wait_on`] and
+//!   [`Server::waiting`], which connects, return when the server has blocked the client.
+//!
+//! A line cannot say everything: `call!` and `send!` take words that are bytes. Replies come in the order in which the
+//! server wrote them, with the pushes of RESP3 among them.
 
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -13,10 +19,13 @@ use crate::eventually::SOON;
 use crate::inbox::Inbox;
 use crate::reply::{Reply, parse_reply};
 use crate::resp;
+use crate::server::Server;
 use crate::socket::Socket;
 
 /// How many bytes are read at once.
 const ROOM: usize = 4096;
+/// How many lines [`Client::ask_all`] sends before it reads: with more, both ends could wait for the other to read.
+const AT_ONCE: usize = 500;
 
 pub struct Client {
     stream: Socket,
@@ -44,11 +53,58 @@ impl Client {
     /// Sends a line as it is typed into `redis-cli`, and waits for the next reply.
     #[track_caller]
     pub fn ask(&mut self, line: impl AsRef<str>) -> Reply {
-        let line = line.as_ref();
-        self.send_raw(format!("{line}\r\n").as_bytes());
+        self.begin(&line);
+        self.reply_to(|| line.as_ref().to_owned())
+    }
+
+    /// Sends lines in one write, and returns their replies. The server carries out one write in one turn of its event
+    /// loop, so this is how two things happen at the same moment. More than [`AT_ONCE`] lines are several writes.
+    #[track_caller]
+    pub fn ask_all<L: AsRef<str>>(&mut self, lines: impl IntoIterator<Item = L>) -> Vec<Reply> {
+        let lines: Vec<L> = lines.into_iter().collect();
+        let mut replies = Vec::with_capacity(lines.len());
+        for some in lines.chunks(AT_ONCE) {
+            let text = some.iter().flat_map(|line| [line.as_ref(), "\r\n"]);
+            self.send_raw(text.collect::<String>().as_bytes());
+            replies.extend(
+                some.iter()
+                    .map(|line| self.reply_to(|| line.as_ref().to_owned())),
+            );
+        }
+        replies
+    }
+
+    /// Sends a line and reads nothing: [`Client::reply`] and [`Client::granted`] do, when the test is there.
+    #[track_caller]
+    pub fn begin(&mut self, line: impl AsRef<str>) {
+        self.send_raw(format!("{}\r\n", line.as_ref()).as_bytes());
+    }
+
+    /// Sends a line that waits. Returns when the server has blocked this client.
+    #[track_caller]
+    pub fn wait_on(&mut self, server: &Server, line: impl AsRef<str>) {
+        let before = server.blocked_clients();
+        self.begin(line);
+        server.wait_for_blocked(before + 1);
+    }
+
+    /// The next reply, to a line that was begun.
+    #[track_caller]
+    pub fn reply(&mut self) -> Reply {
+        self.reply_to(|| "what was begun".to_owned())
+    }
+
+    /// The grant that ends a wait: its token and fence.
+    #[track_caller]
+    pub fn granted(&mut self) -> (String, u64) {
+        self.reply().grant()
+    }
+
+    #[track_caller]
+    fn reply_to(&mut self, request: impl FnOnce() -> String) -> Reply {
         match self.recv(SOON) {
             Some(reply) => reply,
-            None => panic!("no reply to {line:?}"),
+            None => panic!("no reply within {SOON:?} to {}", request()),
         }
     }
 
@@ -56,10 +112,7 @@ impl Client {
     #[track_caller]
     pub fn call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Reply {
         self.send(arguments);
-        match self.recv(SOON) {
-            Some(reply) => reply,
-            None => panic!("no reply within {SOON:?} to {}", shown(arguments)),
-        }
+        self.reply_to(|| shown(arguments))
     }
 
     /// As [`Client::call`], for a server that may be gone: `None` if the connection closed or no reply came in time.

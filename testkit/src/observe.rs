@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::call;
+use crate::client::Client;
 use crate::eventually::{SOON, eventually};
 use crate::flavour::Flavour;
 use crate::reply::Reply;
@@ -78,6 +79,38 @@ impl Server {
     #[track_caller]
     pub fn flavour(&self) -> Flavour {
         Flavour::from_info(&self.info_section("server"))
+    }
+
+    /// A new connection that waits with this line, see [`Client::wait_on`].
+    #[track_caller]
+    pub fn waiting(&self, line: impl AsRef<str>) -> Client {
+        let mut client = self.connect();
+        client.wait_on(self, line);
+        client
+    }
+
+    /// How many clients are blocked in a command, by the server's own count.
+    #[track_caller]
+    pub fn blocked_clients(&self) -> u64 {
+        self.info_number("clients", "blocked_clients")
+    }
+
+    /// Waits until exactly `count` clients are blocked.
+    #[track_caller]
+    pub fn wait_for_blocked(&self, count: u64) {
+        eventually(&format!("{count} blocked clients"), SOON, || {
+            self.blocked_clients() == count
+        });
+    }
+
+    /// `DEBUG DIGEST-VALUE` of a key in database 0: equal on two servers where the values are equal.
+    #[track_caller]
+    pub fn digest(&self, key: impl AsRef<[u8]>) -> String {
+        let reply = call!(self.connect(), "DEBUG", "DIGEST-VALUE", key.as_ref());
+        match reply.as_array() {
+            [digest] => digest.as_str().to_owned(),
+            _ => panic!("expected one digest, received {reply:?}"),
+        }
     }
 
     /// How many requests wait, by the module's INFO.

@@ -136,24 +136,24 @@ fn migrated_slot_keeps_holds_and_redirects_waiters() {
     for family in FAMILIES {
         for token in ["b", "c"] {
             let request = family.acquire(&nodes.key(family.name), token, "BLOCK 0");
-            waiting.push((family, queued(source, request)));
+            waiting.push((family, source.waiting(request)));
         }
     }
-    waiting.push((LOCK, queued(source, format!("DWG.WAIT {group} BLOCK 0"))));
+    waiting.push((LOCK, source.waiting(format!("DWG.WAIT {group} BLOCK 0"))));
     waiting.push((
         SEMAPHORE,
-        queued(source, format!("DSEM.ACQUIRE {paused} BLOCK 0")),
+        source.waiting(format!("DSEM.ACQUIRE {paused} BLOCK 0")),
     ));
     let mut keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.name)).into();
     keys.extend([paused.clone(), group.clone(), done.clone()]);
-    let before: Vec<String> = keys.iter().map(|key| digest(source, key)).collect();
+    let before: Vec<String> = keys.iter().map(|key| source.digest(key)).collect();
 
     nodes.cluster.start_migration(nodes.slot, SOURCE, TARGET);
     nodes.cluster.wait_for_owner(&[0, 1, 2], nodes.slot, TARGET);
     for (family, waiter) in &mut waiting {
         assert_eq!(end_of(*family, waiter), WaitEnd::Moved);
     }
-    let after: Vec<String> = keys.iter().map(|key| digest(target, key)).collect();
+    let after: Vec<String> = keys.iter().map(|key| target.digest(key)).collect();
     assert_eq!(after, before);
     nodes.assert_empty(SOURCE);
 
@@ -161,16 +161,16 @@ fn migrated_slot_keeps_holds_and_redirects_waiters() {
     for (family, held) in FAMILIES.into_iter().zip(held) {
         let key = nodes.key(family.name);
         assert!(router.ask(family.check(&key, "a")).as_int() > 0);
-        let mut next = queued(target, family.acquire(&key, "b", "PX 100 BLOCK 0"));
-        let mut last = queued(target, family.acquire(&key, "c", "BLOCK 0"));
+        let mut next = target.waiting(family.acquire(&key, "b", "PX 100 BLOCK 0"));
+        let mut last = target.waiting(family.acquire(&key, "c", "BLOCK 0"));
         assert_eq!(router.ask(family.release(&key, "a")), 1);
-        let by_release = fence_of(family, &reply(&mut next), "b");
-        let by_timer = fence_of(family, &reply(&mut last), "c");
+        let by_release = fence_of(family, &next.reply(), "b");
+        let by_timer = fence_of(family, &last.reply(), "c");
         assert!(held < by_release && by_release < by_timer, "{family:?}");
     }
-    let mut resumed = queued(target, format!("DSEM.ACQUIRE {paused} TOKEN p BLOCK 0"));
+    let mut resumed = target.waiting(format!("DSEM.ACQUIRE {paused} TOKEN p BLOCK 0"));
     assert_eq!(router.ask(format!("DSEM.LIMIT {paused} 1")), 0);
-    assert_eq!(granted(&mut resumed).0, "p");
+    assert_eq!(resumed.granted().0, "p");
     router.ask(format!("DWG.ADD {group} TOKEN m2")).grant();
     assert_eq!(router.ask(format!("DWG.DONE {group} m2")), 1);
     assert_eq!(
@@ -207,9 +207,9 @@ fn changes_during_migration_arrive() {
         assert_eq!(client.ask(renew), 1);
         assert_eq!(client.ask(family.release(&key(family, "released"), "a")), 1);
         let request = family.acquire(&key(family, "passed"), "b", "BLOCK 0 PX 60000");
-        let mut heir = queued(source, request);
+        let mut heir = source.waiting(request);
         assert_eq!(client.ask(family.release(&key(family, "passed"), "a")), 1);
-        fence_of(family, &reply(&mut heir), "b");
+        fence_of(family, &heir.reply(), "b");
         let request = family.acquire(&key(family, "new"), "n", "PX 60000");
         fence_of(family, &client.ask(request), "n");
     }
@@ -219,7 +219,7 @@ fn changes_during_migration_arrive() {
         let keys = FAMILIES
             .into_iter()
             .flat_map(|family| names.map(|what| key(family, what)));
-        keys.map(|key| (digest(server, &key), key))
+        keys.map(|key| (server.digest(&key), key))
             .collect::<Vec<_>>()
     };
     let before = digests(source);
@@ -262,11 +262,11 @@ fn target_lapses_nothing_before_it_owns_the_slot() {
         |family: ClusterFamily| format!("{}.RENEW {} a", family.name, nodes.key(family.name));
     let mut lines: Vec<String> = FAMILIES.map(renew).into();
     lines.push(format!("CLIENT PAUSE {} WRITE", 3 * LEASE_MS));
-    let done = at_once(&mut client, &lines);
+    let done = client.ask_all(&lines);
     assert!(done[..4].iter().all(|renewed| *renewed == 1), "{done:?}");
     // The server postpones these requests until the pause is over.
     let last = FAMILIES.map(|family| format!("{} PX 60000", renew(family)));
-    for renewed in at_once(&mut client, &last) {
+    for renewed in client.ask_all(&last) {
         assert_eq!(renewed, 1, "the lease ran while writes were paused");
     }
     assert_eq!(lapses(target), 0);
@@ -299,13 +299,13 @@ fn connection_id_at_target_does_not_end_ephemeral_hold() {
     let stranger = connection_numbered(target, number);
     stranger.close();
     owner.close();
-    let mut waiter = queued(target, LOCK.acquire(&key, "w", "BLOCK 0"));
+    let mut waiter = target.waiting(LOCK.acquire(&key, "w", "BLOCK 0"));
     waiter.expect_silence(A_WHILE);
     // After a connection of the target has claimed the hold, it ends with that connection.
     let mut owner = target.connect();
     assert_eq!(fence_of(LOCK, &owner.ask(&request), "e"), fence);
     owner.close();
-    assert!(fence_of(LOCK, &reply(&mut waiter), "w") > fence);
+    assert!(fence_of(LOCK, &waiter.reply(), "w") > fence);
     assert_calm(target);
 }
 
@@ -320,8 +320,8 @@ fn cancelled_migration_leaves_everything_at_source() {
         let key = nodes.key(family.name);
         fence_of(family, &client.ask(family.acquire(&key, "a", "")), "a");
         waiting.push([
-            queued(source, family.acquire(&key, "b", "PX 100 BLOCK 0")),
-            queued(source, family.acquire(&key, "c", "PX 60000 BLOCK 0")),
+            source.waiting(family.acquire(&key, "b", "PX 100 BLOCK 0")),
+            source.waiting(family.acquire(&key, "c", "PX 60000 BLOCK 0")),
         ]);
     }
     nodes.migrate_and_hold();
@@ -331,8 +331,8 @@ fn cancelled_migration_leaves_everything_at_source() {
     for (family, [by_release, by_timer]) in FAMILIES.into_iter().zip(&mut waiting) {
         let key = nodes.key(family.name);
         assert_eq!(client.ask(family.release(&key, "a")), 1);
-        let second = fence_of(family, &reply(by_release), "b");
-        assert!(fence_of(family, &reply(by_timer), "c") > second);
+        let second = fence_of(family, &by_release.reply(), "b");
+        assert!(fence_of(family, &by_timer.reply(), "c") > second);
         assert!(client.ask(family.check(&key, "c")).as_int() > 0);
     }
     assert_eq!(lapses(nodes.target()), 0);
@@ -361,12 +361,12 @@ fn late_target_keeps_attempts_that_source_counted() {
     assert_eq!(client.ask(format!("DONCE.FAIL {job} a")), 1);
     let second = client.ask(format!("DONCE.BEGIN {job} TOKEN b PX 60000"));
     assert_eq!(second.as_array()[3], 2, "the second attempt");
-    let decided = digest(source, &job);
+    let decided = source.digest(&job);
     // The clock must have passed the time at which a failed attempt is forgotten.
     std::thread::sleep(std::time::Duration::from_millis(2 * KEPT_MS));
     target.cont();
     nodes.finish_migration();
-    assert_eq!(digest(target, &job), decided);
+    assert_eq!(target.digest(&job), decided);
 }
 
 /// The target followed thousands of changes to one place. Each of them made the queue due there, and was tried again every
@@ -405,9 +405,9 @@ fn target_rests_while_it_follows_a_place_that_often_changes() {
     std::thread::sleep(std::time::Duration::from_secs(1));
     let busy_ms = cpu_ms(target) - busy_ms;
     assert!(busy_ms <= MAX_CPU_MS, "{busy_ms} ms");
-    let before = digest(source, &key);
+    let before = source.digest(&key);
     nodes.finish_migration();
-    assert_eq!(digest(target, &key), before);
+    assert_eq!(target.digest(&key), before);
     let mut router = nodes.cluster.router_from(TARGET);
     assert_eq!(router.ask(LOCK.release(&key, "h")), 1);
     assert!(router.ask(LOCK.check(&key, "p")).as_int() > 0, "its turn");

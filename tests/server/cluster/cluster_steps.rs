@@ -81,7 +81,7 @@ pub fn fence_of(family: ClusterFamily, reply: &Reply, token: &str) -> u64 {
 /// Asserts that a waiter gets this error as its only reply, and that its connection stays open.
 #[track_caller]
 pub fn turned_away(waiter: &mut Client, code: &str) {
-    let reply = reply(waiter);
+    let reply = waiter.reply();
     assert!(
         matches!(&reply, Reply::Error(text) if text.starts_with(code)),
         "expected {code}, received {reply:?}"
@@ -92,17 +92,17 @@ pub fn turned_away(waiter: &mut Client, code: &str) {
 /// Sends a request to a node that imports the key's slot; returns its reply.
 #[track_caller]
 pub fn ask_asking(client: &mut Client, line: impl AsRef<str>) -> Reply {
-    let replies = at_once(client, &["ASKING", line.as_ref()]);
+    let replies = client.ask_all(["ASKING", line.as_ref()]);
     assert_eq!(replies[0], "OK", "{replies:?}");
     replies[1].clone()
 }
 
 /// A new connection that waits with this request at a node that imports the key's slot.
 #[track_caller]
-pub fn queued_asking(server: &Server, line: impl AsRef<str>) -> Client {
+pub fn waiting_asking(server: &Server, line: impl AsRef<str>) -> Client {
     let mut client = server.connect();
     assert_eq!(client.ask("ASKING"), "OK");
-    queue(server, &mut client, line);
+    client.wait_on(server, line);
     client
 }
 

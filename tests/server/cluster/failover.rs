@@ -62,19 +62,19 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
     for family in FAMILIES {
         for token in ["b", "c"] {
             let request = family.acquire(&nodes.key(family.name), token, "BLOCK 0");
-            waiting.push((family, queued(old, request)));
+            waiting.push((family, old.waiting(request)));
         }
     }
-    waiting.push((LOCK, queued(old, format!("DWG.WAIT {group} BLOCK 0"))));
+    waiting.push((LOCK, old.waiting(format!("DWG.WAIT {group} BLOCK 0"))));
     // A waiter of another shard.
     let other = nodes.cluster.key_of(1, "other");
     nodes.cluster[1]
         .connect()
         .ask(LOCK.acquire(&other, "a", ""));
-    let mut undisturbed = queued(&nodes.cluster[1], LOCK.acquire(&other, "b", "BLOCK 0"));
+    let mut undisturbed = nodes.cluster[1].waiting(LOCK.acquire(&other, "b", "BLOCK 0"));
 
     let keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.name)).into();
-    let before: Vec<String> = keys.iter().map(|key| digest(old, key)).collect();
+    let before: Vec<String> = keys.iter().map(|key| old.digest(key)).collect();
     nodes.cluster.fail_over_to(REPLICA, nodes.slot, &ALL);
 
     for (family, waiter) in &mut waiting {
@@ -84,7 +84,7 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
             "{family:?} ended {end:?}"
         );
     }
-    let after: Vec<String> = keys.iter().map(|key| digest(new, key)).collect();
+    let after: Vec<String> = keys.iter().map(|key| new.digest(key)).collect();
     assert_eq!(after, before);
 
     let mut router = nodes.cluster.router_from(PRIMARY);
@@ -92,24 +92,24 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
         let key = nodes.key(family.name);
         let left = router.ask(family.check(&key, "a")).as_int();
         assert!((1..=65_000).contains(&left), "{left} ms left");
-        let mut back = queued(new, family.acquire(&key, "b", "BLOCK 0"));
+        let mut back = new.waiting(family.acquire(&key, "b", "BLOCK 0"));
         assert_eq!(router.ask(family.release(&key, "a")), 1);
-        assert!(fence_of(family, &reply(&mut back), "b") > held);
+        assert!(fence_of(family, &back.reply(), "b") > held);
     }
     assert_eq!(router.at(), new.port());
-    let mut watcher = queued(new, format!("DWG.WAIT {group} BLOCK 0"));
+    let mut watcher = new.waiting(format!("DWG.WAIT {group} BLOCK 0"));
     assert_eq!(router.ask(format!("DWG.DONE {group} m")), 1);
     assert_eq!(
-        reply(&mut watcher),
+        watcher.reply(),
         Reply::Array(vec![Reply::Int(1), Reply::Int(0)])
     );
 
     assert_eq!(nodes.cluster[1].connect().ask(LOCK.release(&other, "a")), 1);
-    fence_of(LOCK, &reply(&mut undisturbed), "b");
+    fence_of(LOCK, &undisturbed.reply(), "b");
     old.wait_for_sync();
     old.wait_to_catch_up_with(new);
     for key in &keys {
-        assert_eq!(digest(old, key), digest(new, key), "{key}");
+        assert_eq!(old.digest(key), new.digest(key), "{key}");
     }
     assert_eq!(old.info_number("dsync", "dsync_waiters"), 0);
     for node in ALL {
@@ -128,18 +128,15 @@ fn failovers_in_wave_of_lapses_end_every_wait() {
     let nodes = FailoverNodes::new(builder);
     let old = &nodes.cluster[PRIMARY];
     let mut client = old.connect();
-    let requests: Vec<String> = (0..KEYS)
-        .map(|n| LOCK.acquire(&nodes.key(&n.to_string()), "a", &format!("PX {}", 400 + n)))
-        .collect();
-    for some in requests.chunks(500) {
-        for granted in at_once(&mut client, some) {
-            granted.grant();
-        }
+    let requests = (0..KEYS)
+        .map(|n| LOCK.acquire(&nodes.key(&n.to_string()), "a", &format!("PX {}", 400 + n)));
+    for granted in client.ask_all(requests) {
+        granted.grant();
     }
     let mut waiters: Vec<Client> = (0..WAITERS).map(|_| old.connect()).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
         let key = nodes.key(&(n * KEYS / WAITERS).to_string());
-        tell(waiter, LOCK.acquire(&key, "b", "PX 300 BLOCK 0"));
+        waiter.begin(LOCK.acquire(&key, "b", "PX 300 BLOCK 0"));
     }
     let middle = |server: &Server, left: usize| {
         eventually("the wave to go on", SOON, || {
@@ -182,7 +179,7 @@ fn replica_takes_over_from_killed_primary() {
     let (old, new) = (&nodes.cluster[PRIMARY], &nodes.cluster[REPLICA]);
     let granted = old.connect().ask(LOCK.acquire(&key, "a", "PX 60000"));
     let fence = fence_of(LOCK, &granted, "a");
-    let mut waiter = queued(old, LOCK.acquire(&key, "b", "BLOCK 0"));
+    let mut waiter = old.waiting(LOCK.acquire(&key, "b", "BLOCK 0"));
     new.wait_to_catch_up_with(old);
 
     nodes.cluster[PRIMARY].kill9();
@@ -194,9 +191,9 @@ fn replica_takes_over_from_killed_primary() {
     let mut router = nodes.cluster.router_from(1);
     assert!(router.ask(LOCK.check(&key, "a")).as_int() > 0);
     let new = &nodes.cluster[REPLICA];
-    let mut back = queued(new, LOCK.acquire(&key, "b", "BLOCK 0"));
+    let mut back = new.waiting(LOCK.acquire(&key, "b", "BLOCK 0"));
     assert_eq!(router.ask(LOCK.release(&key, "a")), 1);
-    let after = fence_of(LOCK, &reply(&mut back), "b");
+    let after = fence_of(LOCK, &back.reply(), "b");
     // The killed primary may have granted higher fences that were lost: the promotion leaps past them.
     let ahead = Duration::from_secs(1).as_micros() as u64;
     assert!(after > fence + ahead, "{after} follows {fence}");
@@ -208,7 +205,7 @@ fn replica_takes_over_from_killed_primary() {
     });
     old.wait_for_sync();
     old.wait_to_catch_up_with(&nodes.cluster[REPLICA]);
-    assert_eq!(digest(old, &key), digest(&nodes.cluster[REPLICA], &key));
+    assert_eq!(old.digest(&key), nodes.cluster[REPLICA].digest(&key));
     for node in ALL {
         assert_calm(&nodes.cluster[node]);
     }

@@ -49,7 +49,7 @@ fn turn_is_announced_on_a_channel_in_the_slot_of_the_key() {
         let mut subscriber = cluster[PRIMARY].connect();
         subscriber.ask(format!("SSUBSCRIBE {channel}"));
         assert_eq!(client.ask(format!("DLOCK.RELEASE {key} held")), 1);
-        let message = reply(&mut subscriber);
+        let message = subscriber.reply();
         assert_eq!(message.as_array()[0], "smessage", "{message:?}");
         let granted = client.ask(format!("DLOCK.ACQUIRE {key} TOKEN a QUEUE 60000"));
         assert_eq!(
@@ -100,7 +100,7 @@ fn source_that_lost_key_and_slot_at_once_drops_the_kept_places() {
     let _open = cluster.open_move(slot, PRIMARY, TARGET);
     let own = format!("CLUSTER SETSLOT {slot} NODE {}", cluster.id(TARGET));
     let migrate = format!("MIGRATE 127.0.0.1 {} {key} 0 10000", cluster[TARGET].port());
-    for reply in at_once(&mut source, &[migrate, own.clone()]) {
+    for reply in source.ask_all([migrate, own.clone()]) {
         assert_eq!(reply, "OK");
     }
     assert_eq!(cluster[TARGET].connect().ask(own), "OK");
@@ -125,7 +125,7 @@ fn thirty_clients_on_one_connection_are_served_in_order() {
         .ask(format!("DLOCK.ACQUIRE {key} TOKEN held"))
         .grant();
     let request = |n: usize| format!("DLOCK.ACQUIRE {key} EX 600 TOKEN t{n} QUEUE 60000");
-    let replies = at_once(&mut shared, &(0..CLIENTS).map(request).collect::<Vec<_>>());
+    let replies = shared.ask_all(&(0..CLIENTS).map(request).collect::<Vec<_>>());
     let channels: Vec<_> = replies
         .iter()
         .map(|reply| reply.as_array()[2].as_str())
@@ -136,7 +136,7 @@ fn thirty_clients_on_one_connection_are_served_in_order() {
     }
     assert_eq!(shared.ask(format!("DLOCK.RELEASE {key} held")), 1);
     for (n, channel) in channels.iter().enumerate() {
-        let message = reply(&mut subscriber);
+        let message = subscriber.reply();
         assert_eq!(message.as_array()[1], *channel, "client {n} is next");
         assert_eq!(shared.ask(request(n)).grant().0, format!("t{n}"));
         assert_eq!(shared.ask(format!("DLOCK.RELEASE {key} t{n}")), 1);

@@ -44,13 +44,13 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
     for family in FAMILIES {
         let granted = client.ask(family.acquire(&key(family), "a", "PX 60000"));
         fence_of(family, &granted, "a");
-        waiting.push(queued(server, family.acquire(&key(family), "b", "BLOCK 0")));
+        waiting.push(server.waiting(family.acquire(&key(family), "b", "BLOCK 0")));
     }
     let group = format!("{{{tag}}}group");
     client
         .ask(format!("DWG.ADD {group} TOKEN m PX 60000"))
         .grant();
-    waiting.push(queued(server, format!("DWG.WAIT {group} BLOCK 0")));
+    waiting.push(server.waiting(format!("DWG.WAIT {group} BLOCK 0")));
 
     // In one turn: the leases become short, and the cluster goes down. The server notices that after the timers of this
     // turn, so the leases must be longer than it lasts on a slow machine.
@@ -59,7 +59,7 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
         .into();
     lines.push(format!("DWG.RENEW {group} m PX 200"));
     lines.push(format!("CLUSTER DELSLOTS {spare}"));
-    let done = at_once(&mut client, &lines);
+    let done = client.ask_all(&lines);
     assert!(done[..5].iter().all(|renewed| *renewed == 1), "{done:?}");
     for waiter in &mut waiting {
         turned_away(waiter, "CLUSTERDOWN");
@@ -102,7 +102,7 @@ fn leases_stand_still_while_slot_is_uncovered() {
     let spare = spare_slot(&cluster, 0, &key);
     client.ask(LOCK.acquire(&key, "a", "PX 60000"));
     let renew = format!("DLOCK.RENEW {key} a PX {LEASE_MS}");
-    let done = at_once(&mut client, &[renew, format!("CLUSTER DELSLOTS {spare}")]);
+    let done = client.ask_all([renew, format!("CLUSTER DELSLOTS {spare}")]);
     assert_eq!(done[0], 1);
     let down_since = Instant::now();
     at(down_since + OUTAGE);
@@ -110,8 +110,8 @@ fn leases_stand_still_while_slot_is_uncovered() {
     assert_eq!(client.ask(format!("CLUSTER ADDSLOTS {spare}")), "OK");
     let left = ask_until_served(&mut client, &LOCK.check(&key, "a")).as_int();
     assert!(left > 0, "the lease ran on: {left} ms left");
-    let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
-    fence_of(LOCK, &reply(&mut waiter), "b");
+    let mut waiter = server.waiting(LOCK.acquire(&key, "b", "BLOCK 0"));
+    fence_of(LOCK, &waiter.reply(), "b");
     assert_calm(server);
 }
 
@@ -123,7 +123,7 @@ fn leases_stand_still_without_majority() {
     let renew = format!("DLOCK.RENEW {key} a PX {LEASE_MS}");
     let granted = client.ask(LOCK.acquire(&key, "a", "PX 60000"));
     let fence = fence_of(LOCK, &granted, "a");
-    let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
+    let mut waiter = server.waiting(LOCK.acquire(&key, "b", "BLOCK 0"));
 
     cluster[1].stop();
     cluster[2].stop();
@@ -145,9 +145,9 @@ fn leases_stand_still_without_majority() {
     cluster[2].cont();
     let left = ask_until_served(&mut client, &LOCK.check(&key, "a"));
     assert_eq!(client.ask(&renew), 1, "there was left: {left:?}");
-    let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
+    let mut waiter = server.waiting(LOCK.acquire(&key, "b", "BLOCK 0"));
     assert_eq!(client.ask(LOCK.release(&key, "a")), 1);
-    assert!(fence_of(LOCK, &reply(&mut waiter), "b") > fence);
+    assert!(fence_of(LOCK, &waiter.reply(), "b") > fence);
     for node in 0..3 {
         assert_calm(&cluster[node]);
     }
@@ -159,14 +159,14 @@ fn dead_primary_without_replica_ends_waits_of_other_nodes() {
     let key = cluster.key_of(0, "k");
     let mut client = cluster[0].connect();
     client.ask(LOCK.acquire(&key, "a", "PX 60000"));
-    let mut waiter = queued(&cluster[0], LOCK.acquire(&key, "b", "BLOCK 0"));
+    let mut waiter = cluster[0].waiting(LOCK.acquire(&key, "b", "BLOCK 0"));
     cluster[2].kill9();
     turned_away(&mut waiter, "CLUSTERDOWN");
     cluster.wait_until_down(&[0, 1]);
     cluster[2].start_again();
     cluster.wait_until_ok(&[0, 1, 2]);
-    let mut waiter = queued(&cluster[0], LOCK.acquire(&key, "b", "BLOCK 0"));
+    let mut waiter = cluster[0].waiting(LOCK.acquire(&key, "b", "BLOCK 0"));
     assert_eq!(client.ask(LOCK.release(&key, "a")), 1);
-    fence_of(LOCK, &reply(&mut waiter), "b");
+    fence_of(LOCK, &waiter.reply(), "b");
     assert_calm(&cluster[0]);
 }

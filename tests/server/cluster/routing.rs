@@ -7,7 +7,6 @@
 
 use crate::cluster::cluster_steps::*;
 use crate::commands::documented::documented;
-use crate::support::steps::*;
 use crate::support::*;
 
 #[test]
@@ -73,7 +72,7 @@ fn keys_of_one_hash_tag_are_served_together() {
         format!("DSEM.RELEASE {permit} t"),
         "EXEC".to_owned(),
     ];
-    let done = at_once(&mut client, &together);
+    let done = client.ask_all(&together);
     assert_eq!(done[3], Reply::Array(vec![Reply::Int(1), Reply::Int(1)]));
 
     // Keys of two slots are refused, although this node serves both.
@@ -85,7 +84,7 @@ fn keys_of_one_hash_tag_are_served_together() {
         format!("DLOCK.ACQUIRE {elsewhere}"),
         "EXEC".to_owned(),
     ];
-    let refused = at_once(&mut client, &apart);
+    let refused = client.ask_all(&apart);
     assert!(refused[3].error().starts_with("CROSSSLOT"), "{refused:?}");
 
     // A key of another node is refused when its command is queued, and so is the transaction.
@@ -95,7 +94,7 @@ fn keys_of_one_hash_tag_are_served_together() {
         format!("DLOCK.ACQUIRE {foreign}"),
         "EXEC".to_owned(),
     ];
-    let refused = at_once(&mut client, &abroad);
+    let refused = client.ask_all(&abroad);
     assert_eq!(refused[1], "QUEUED");
     assert!(refused[2].error().starts_with("MOVED "), "{refused:?}");
     assert!(refused[3].error().starts_with("EXECABORT"), "{refused:?}");
@@ -115,7 +114,7 @@ fn commands_without_key_report_one_node() {
         cluster[node].connect().ask(LOCK.acquire(key, "a", ""));
         for n in 0..=node {
             let request = LOCK.acquire(key, &format!("w{n}"), "BLOCK 0");
-            waiters.push(queued(&cluster[node], request));
+            waiters.push(cluster[node].waiting(request));
         }
     }
     for (node, expected) in [(0, 1), (1, 2), (2, 0)] {
@@ -158,7 +157,7 @@ fn replica_answers_reads_after_readonly() {
         let granted = writer.ask(family.acquire(&key(family), "t", "OWNER o"));
         fences.push(fence_of(family, &granted, "t"));
     }
-    let _waiter = queued(primary, LOCK.acquire(&key(LOCK), "w", "BLOCK 0"));
+    let _waiter = primary.waiting(LOCK.acquire(&key(LOCK), "w", "BLOCK 0"));
     replica.wait_to_catch_up_with(primary);
 
     let mut reader = replica.connect();

@@ -75,21 +75,21 @@ fn key_not_yet_moved_is_served_at_source() {
     for family in FAMILIES {
         let key = nodes.key(family.name);
         let first = fence_of(family, &client.ask(family.acquire(&key, "a", "")), "a");
-        let mut by_release = queued(source, family.acquire(&key, "b", "PX 100 BLOCK 0"));
+        let mut by_release = source.waiting(family.acquire(&key, "b", "PX 100 BLOCK 0"));
         let opened = nodes.open();
-        let mut by_timer = queued(source, family.acquire(&key, "c", "BLOCK 0"));
+        let mut by_timer = source.waiting(family.acquire(&key, "c", "BLOCK 0"));
 
         assert_eq!(client.ask(family.release(&key, "a")), 1);
-        let second = fence_of(family, &reply(&mut by_release), "b");
-        let third = fence_of(family, &reply(&mut by_timer), "c");
+        let second = fence_of(family, &by_release.reply(), "b");
+        let third = fence_of(family, &by_timer.reply(), "c");
         assert!(first < second && second < third, "{family:?}");
 
-        let mut after_all = queued(source, family.acquire(&key, "d", "BLOCK 0 PX 100"));
-        let mut last = queued(source, family.acquire(&key, "e", "BLOCK 0"));
+        let mut after_all = source.waiting(family.acquire(&key, "d", "BLOCK 0 PX 100"));
+        let mut last = source.waiting(family.acquire(&key, "e", "BLOCK 0"));
         opened.give_up();
         assert_eq!(client.ask(family.release(&key, "c")), 1);
-        let fourth = fence_of(family, &reply(&mut after_all), "d");
-        assert!(fence_of(family, &reply(&mut last), "e") > fourth && fourth > third);
+        let fourth = fence_of(family, &after_all.reply(), "d");
+        assert!(fence_of(family, &last.reply(), "e") > fourth && fourth > third);
         assert_eq!(client.ask(family.release(&key, "e")), 1);
     }
     assert_calm(source);
@@ -106,18 +106,18 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     });
     let mut waiting = FAMILIES.map(|family| {
         let key = nodes.key(family.name);
-        ["b", "c"].map(|token| queued(source, family.acquire(&key, token, "BLOCK 0")))
+        ["b", "c"].map(|token| source.waiting(family.acquire(&key, token, "BLOCK 0")))
     });
     let granted_before = grants(source);
     let opened = nodes.open();
     for (n, family) in FAMILIES.into_iter().enumerate() {
         let key = nodes.key(family.name);
-        let before = digest(source, &key);
+        let before = source.digest(&key);
         opened.send(&key);
         for waiter in &mut waiting[n] {
             turned_away(waiter, "TRYAGAIN");
         }
-        assert_eq!(digest(target, &key), before, "{family:?}");
+        assert_eq!(target.digest(&key), before, "{family:?}");
     }
     assert_eq!(grants(source), granted_before, "granted where the key was");
     nodes.assert_nothing_left();
@@ -138,11 +138,11 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
         let request = family.acquire(&key, "b", "BLOCK 0 PX 100");
         let sent_on = client.ask(&request);
         assert!(sent_on.error().starts_with("ASK "), "{sent_on:?}");
-        let mut by_release = queued_asking(target, &request);
-        let mut by_timer = queued_asking(target, family.acquire(&key, "c", "BLOCK 0"));
+        let mut by_release = waiting_asking(target, &request);
+        let mut by_timer = waiting_asking(target, family.acquire(&key, "c", "BLOCK 0"));
         assert_eq!(ask_asking(&mut there, family.release(&key, "a")), 1);
-        let second = fence_of(family, &reply(&mut by_release), "b");
-        let third = fence_of(family, &reply(&mut by_timer), "c");
+        let second = fence_of(family, &by_release.reply(), "b");
+        let third = fence_of(family, &by_timer.reply(), "c");
         assert!(held < second && second < third, "{family:?}");
     }
     nodes.assert_nothing_left();
@@ -151,14 +151,14 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     let mut router = nodes.cluster.router_from(BYSTANDER);
     let mut last = FAMILIES.map(|family| {
         let request = family.acquire(&nodes.key(family.name), "d", "BLOCK 0");
-        queued_asking(target, request)
+        waiting_asking(target, request)
     });
     opened.close();
     for (n, family) in FAMILIES.into_iter().enumerate() {
         let key = nodes.key(family.name);
         assert!(router.ask(family.check(&key, "c")).as_int() > 0);
         assert_eq!(router.ask(family.release(&key, "c")), 1);
-        fence_of(family, &reply(&mut last[n]), "d");
+        fence_of(family, &last[n].reply(), "d");
     }
     assert_eq!(router.at(), target.port());
 }
@@ -181,12 +181,12 @@ fn moved_keys_keep_pin_result_and_round() {
     assert_eq!(client.ask(format!("DONCE.DONE {done} r2 RESULT found")), 1);
 
     let mut waiting = [&permits, &permits.replace(" p ", " q "), &watch, &watch]
-        .map(|request| queued(source, request));
+        .map(|request| source.waiting(request));
     let opened = nodes.open();
     for key in [&paused, &group, &done] {
-        let before = digest(source, key);
+        let before = source.digest(key);
         opened.send(key);
-        assert_eq!(digest(target, key), before, "{key}");
+        assert_eq!(target.digest(key), before, "{key}");
     }
     for waiter in &mut waiting {
         turned_away(waiter, "TRYAGAIN");
@@ -194,13 +194,13 @@ fn moved_keys_keep_pin_result_and_round() {
     nodes.assert_nothing_left();
 
     let mut there = target.connect();
-    let mut resumed = queued_asking(target, &permits);
-    let mut watcher = queued_asking(target, &watch);
+    let mut resumed = waiting_asking(target, &permits);
+    let mut watcher = waiting_asking(target, &watch);
     assert_eq!(ask_asking(&mut there, format!("DSEM.LIMIT {paused} 2")), 0);
-    assert_eq!(granted(&mut resumed).0, "p");
+    assert_eq!(resumed.granted().0, "p");
     assert_eq!(ask_asking(&mut there, format!("DWG.DONE {group} m2")), 1);
     assert_eq!(
-        reply(&mut watcher),
+        watcher.reply(),
         Reply::Array(vec![Reply::Int(2), Reply::Int(0)])
     );
     let known = ask_asking(&mut there, format!("DONCE.BEGIN {done} BLOCK 0"));
@@ -222,16 +222,16 @@ fn moved_ephemeral_hold_lives_by_lease_until_claimed() {
     let mut owner = source.connect();
     let fence = fence_of(LOCK, &owner.ask(ephemeral(&leaves)), "e");
     fence_of(LOCK, &owner.ask(ephemeral(&stays)), "e");
-    let mut heir = queued(source, LOCK.acquire(&stays, "h", "BLOCK 0"));
-    let mut sent_away = queued(source, LOCK.acquire(&leaves, "h", "BLOCK 0"));
+    let mut heir = source.waiting(LOCK.acquire(&stays, "h", "BLOCK 0"));
+    let mut sent_away = source.waiting(LOCK.acquire(&leaves, "h", "BLOCK 0"));
     let opened = nodes.open();
     opened.send(&leaves);
     turned_away(&mut sent_away, "TRYAGAIN");
-    let mut waiter = queued_asking(target, LOCK.acquire(&leaves, "h", "BLOCK 0"));
+    let mut waiter = waiting_asking(target, LOCK.acquire(&leaves, "h", "BLOCK 0"));
 
     // The end of the old connection ends only the hold that is still at the source.
     owner.close();
-    fence_of(LOCK, &reply(&mut heir), "h");
+    fence_of(LOCK, &heir.reply(), "h");
     let mut there = target.connect();
     assert!(ask_asking(&mut there, LOCK.check(&leaves, "e")).as_int() > 0);
     assert_eq!(source.info_number("dsync", "dsync_holds"), 1);
@@ -241,7 +241,7 @@ fn moved_ephemeral_hold_lives_by_lease_until_claimed() {
     let same = fence_of(LOCK, &ask_asking(&mut owner, ephemeral(&leaves)), "e");
     assert_eq!(same, fence);
     owner.close();
-    assert!(fence_of(LOCK, &reply(&mut waiter), "h") > fence);
+    assert!(fence_of(LOCK, &waiter.reply(), "h") > fence);
     opened.send(&stays);
     opened.close();
     assert_calm(source);
@@ -259,7 +259,7 @@ fn key_removed_in_migrating_slot_is_not_granted_at_source() {
         let request = LOCK.acquire(&key, "a", "");
         add_key_while_migrating(&nodes, &request);
         let mut waiters =
-            ["b", "c"].map(|token| queued(source, LOCK.acquire(&key, token, "BLOCK 0")));
+            ["b", "c"].map(|token| source.waiting(LOCK.acquire(&key, token, "BLOCK 0")));
         let granted_before = grants(source);
         let line = match remove {
             "FLUSHALL" => remove.to_owned(),
@@ -288,14 +288,11 @@ fn add_key_while_migrating(nodes: &SlotMoveNodes, request: &str) {
         "CLUSTER SETSLOT {slot} MIGRATING {}",
         nodes.cluster.id(TARGET)
     );
-    let made = at_once(
-        &mut client,
-        &[
-            format!("CLUSTER SETSLOT {slot} STABLE").as_str(),
-            request,
-            &migrating,
-        ],
-    );
+    let made = client.ask_all([
+        format!("CLUSTER SETSLOT {slot} STABLE").as_str(),
+        request,
+        &migrating,
+    ]);
     made[1].grant();
     assert_eq!(made[2], "OK");
 }
@@ -307,12 +304,12 @@ fn abandoned_move_brings_hold_back() {
     let (gone, stays) = (nodes.key("gone"), nodes.key("stays"));
     let fence = fence_of(LOCK, &client.ask(LOCK.acquire(&gone, "a", "")), "a");
     fence_of(LOCK, &client.ask(LOCK.acquire(&stays, "a", "")), "a");
-    let mut turned = queued(source, LOCK.acquire(&gone, "b", "BLOCK 0"));
-    let mut patient = queued(source, LOCK.acquire(&stays, "b", "BLOCK 0"));
+    let mut turned = source.waiting(LOCK.acquire(&gone, "b", "BLOCK 0"));
+    let mut patient = source.waiting(LOCK.acquire(&stays, "b", "BLOCK 0"));
     let opened = nodes.open();
     opened.send(&gone);
     turned_away(&mut turned, "TRYAGAIN");
-    let mut followed = queued_asking(target, LOCK.acquire(&gone, "b", "BLOCK 0"));
+    let mut followed = waiting_asking(target, LOCK.acquire(&gone, "b", "BLOCK 0"));
 
     // On the way back the target, which only imports the slot, answers its waiters too.
     opened.take_back(&gone);
@@ -321,11 +318,11 @@ fn abandoned_move_brings_hold_back() {
     assert_eq!(target.connect().ask("DBSIZE"), 0);
     assert_eq!(target.info_number("dsync", "dsync_holds"), 0);
 
-    let mut again = queued(source, LOCK.acquire(&gone, "b", "BLOCK 0"));
+    let mut again = source.waiting(LOCK.acquire(&gone, "b", "BLOCK 0"));
     for (key, waiter) in [(&gone, &mut again), (&stays, &mut patient)] {
         assert!(client.ask(LOCK.check(key, "a")).as_int() > 0);
         assert_eq!(client.ask(LOCK.release(key, "a")), 1);
-        assert!(fence_of(LOCK, &reply(waiter), "b") > fence);
+        assert!(fence_of(LOCK, &waiter.reply(), "b") > fence);
     }
     assert_calm(source);
     assert_calm(target);
@@ -342,17 +339,17 @@ fn waiters_of_taken_slot_are_redirected_to_new_owner() {
         let key = nodes.key(family.name);
         fence_of(family, &client.ask(family.acquire(&key, "a", "")), "a");
         for token in ["b", "c"] {
-            waiting.push(queued(source, family.acquire(&key, token, "BLOCK 0")));
+            waiting.push(source.waiting(family.acquire(&key, token, "BLOCK 0")));
         }
     }
     let group = nodes.key("group");
     client.ask(format!("DWG.ADD {group} TOKEN m")).grant();
-    waiting.push(queued(source, format!("DWG.WAIT {group} BLOCK 0")));
+    waiting.push(source.waiting(format!("DWG.WAIT {group} BLOCK 0")));
     // A waiter for another slot of the same node is not disturbed.
     let other = nodes.cluster.key_of(SOURCE, "other");
     assert_ne!(nodes.cluster.slot(&other), nodes.cluster.slot(&nodes.tag));
     fence_of(LOCK, &client.ask(LOCK.acquire(&other, "a", "")), "a");
-    let mut undisturbed = queued(source, LOCK.acquire(&other, "b", "BLOCK 0"));
+    let mut undisturbed = source.waiting(LOCK.acquire(&other, "b", "BLOCK 0"));
     let granted_before = grants(source);
 
     let opened = nodes.open();
@@ -369,7 +366,7 @@ fn waiters_of_taken_slot_are_redirected_to_new_owner() {
     );
     assert_eq!(client.ask("DBSIZE"), 1);
     assert_eq!(client.ask(LOCK.release(&other, "a")), 1);
-    fence_of(LOCK, &reply(&mut undisturbed), "b");
+    fence_of(LOCK, &undisturbed.reply(), "b");
     assert_eq!(client.ask(LOCK.release(&other, "b")), 1);
     nodes.assert_nothing_left();
 
@@ -390,18 +387,18 @@ fn pause_moves_with_its_key_and_ends_at_the_target() {
     let (long, short) = (nodes.key("long"), nodes.key("short"));
     client.ask(format!("DLOCK.PAUSE {long} 600000"));
     client.ask(format!("DONCE.PAUSE {short} 700"));
-    let mut waiter = queued(source, format!("DLOCK.ACQUIRE {long} BLOCK 0 TOKEN w"));
-    let before = digest(source, &long);
+    let mut waiter = source.waiting(format!("DLOCK.ACQUIRE {long} BLOCK 0 TOKEN w"));
+    let before = source.digest(&long);
     let opened = nodes.open();
     opened.send(&long);
     opened.send(&short);
     turned_away(&mut waiter, "TRYAGAIN");
-    assert_eq!(digest(target, &long), before);
+    assert_eq!(target.digest(&long), before);
     opened.close();
     let mut there = target.connect();
-    let mut waiter = queued(target, format!("DLOCK.ACQUIRE {long} BLOCK 0 TOKEN w"));
+    let mut waiter = target.waiting(format!("DLOCK.ACQUIRE {long} BLOCK 0 TOKEN w"));
     assert!(there.ask(format!("DLOCK.PAUSE {long} 0")).as_int() > 500_000);
-    assert_eq!(granted(&mut waiter).0, "w");
+    assert_eq!(waiter.granted().0, "w");
     wait_until_gone(&mut there, &short);
     assert_eq!(there.ask(format!("DLOCK.RELEASE {long} w")), 1);
     nodes.assert_nothing_left();

@@ -17,7 +17,7 @@ const ALL: [usize; 6] = [0, 1, 2, 3, 4, 5];
 #[track_caller]
 fn wait_for_the_same(primary: &Server, replica: &Server, key: &str) {
     replica.wait_to_catch_up_with(primary);
-    assert_eq!(digest(replica, key), digest(primary, key), "{key}");
+    assert_eq!(replica.digest(key), primary.digest(key), "{key}");
 }
 
 fn assert_replicas_follow(move_slot: fn(&Cluster, u16)) {
@@ -36,12 +36,12 @@ fn assert_replicas_follow(move_slot: fn(&Cluster, u16)) {
         let granted = client.ask(family.acquire(&key(family), "a", "PX 60000"));
         fence_of(family, &granted, "a")
     });
-    let before = FAMILIES.map(|family| digest(source, key(family)));
+    let before = FAMILIES.map(|family| source.digest(key(family)));
 
     move_slot(&cluster, slot);
     let (old, new) = (&cluster[SOURCE_REPLICA], &cluster[TARGET_REPLICA]);
     for (family, before) in FAMILIES.into_iter().zip(before) {
-        assert_eq!(digest(target, key(family)), before, "{family:?}");
+        assert_eq!(target.digest(key(family)), before, "{family:?}");
         wait_for_the_same(target, new, &key(family));
     }
     old.wait_to_catch_up_with(source);
@@ -63,12 +63,9 @@ fn assert_replicas_follow(move_slot: fn(&Cluster, u16)) {
     cluster.fail_over_to(TARGET_REPLICA, home, &ALL);
     for (family, held) in FAMILIES.into_iter().zip(held) {
         assert!(router.ask(family.check(&key(family), "a")).as_int() > 0);
-        let mut waiter = queued(new, family.acquire(&key(family), "b", "BLOCK 0"));
+        let mut waiter = new.waiting(family.acquire(&key(family), "b", "BLOCK 0"));
         assert_eq!(router.ask(family.release(&key(family), "a")), 1);
-        assert!(
-            fence_of(family, &reply(&mut waiter), "b") > held,
-            "{family:?}"
-        );
+        assert!(fence_of(family, &waiter.reply(), "b") > held, "{family:?}");
     }
     assert_eq!(router.at(), new.port());
     for node in ALL {

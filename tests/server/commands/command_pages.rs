@@ -5,7 +5,6 @@
 //! `grammar_*`.
 
 use crate::commands::page::*;
-use crate::support::steps::*;
 use crate::support::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -276,11 +275,11 @@ fn errors_by_command(pages: &[Page]) -> BTreeMap<String, Vec<String>> {
         client.ask(hold);
         let mut waiter = server.connect();
         let id = waiter.id();
-        queue(&server, &mut waiter, wait);
+        waiter.wait_on(&server, wait);
         note(&mut errors, client, wait);
         assert_eq!(client.ask(format!("CLIENT UNBLOCK {id} ERROR")), 1);
         let command = wait.split(' ').next().expect("a command");
-        let line = reply(&mut waiter).error().to_owned();
+        let line = waiter.reply().error().to_owned();
         errors.entry(command.to_owned()).or_default().push(line);
     }
     errors

@@ -318,7 +318,7 @@ fn every_command_refuses_a_key_of_another_type() {
             }
         }
     }
-    wait_for_blocked(&bench.server, 0);
+    bench.server.wait_for_blocked(0);
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn keys_tokens_and_owners_may_be_long_and_contain_any_bytes() {
             // A request that waits for this key is granted when its hold ends.
             let mut waiter = server.connect();
             waiter.send(&[&request[..], &[b"BLOCK", b"0", b"OWNER", owner]].concat());
-            wait_for_blocked(&server, 1);
+            server.wait_for_blocked(1);
             let shown = (nth > 0).then(|| text.to_vec());
             let shown = shown.map_or(Reply::Nil, Reply::Bulk);
             for client in [&mut client, &mut resp3] {
@@ -385,7 +385,7 @@ fn keys_tokens_and_owners_may_be_long_and_contain_any_bytes() {
                 }
             }
             assert_eq!(call!(client, of_family("RELEASE"), key, text), 1);
-            assert!(any_grant(&reply(&mut waiter)).1 > fence);
+            assert!(any_grant(&waiter.reply()).1 > fence);
             assert_eq!(call!(client, "DEL", key), 1);
         }
     }

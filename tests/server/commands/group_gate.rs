@@ -16,10 +16,10 @@ fn group_gate_admits_up_to_its_limit_in_order() {
         "the gate of the first is in force"
     );
     let mut waiters: Vec<_> = (0..4)
-        .map(|_| queued(&server, "DWG.ADD group LIMIT 2 BLOCK 0"))
+        .map(|_| server.waiting("DWG.ADD group LIMIT 2 BLOCK 0"))
         .collect();
     // WAIT also waits for requests that wait to be added.
-    let mut watcher = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut watcher = server.waiting("DWG.WAIT group BLOCK 0");
 
     let mut live = vec![first, second];
     let mut last = 0;
@@ -28,7 +28,7 @@ fn group_gate_admits_up_to_its_limit_in_order() {
             waiter.expect_silence(Duration::from_millis(10));
         }
         assert_eq!(client.ask(format!("DWG.DONE group {}", live.remove(0))), 1);
-        let (token, fence) = reply(&mut waiters[at]).grant();
+        let (token, fence) = waiters[at].reply().grant();
         assert!(fence > last, "in their order");
         last = fence;
         live.push(token);
@@ -39,7 +39,7 @@ fn group_gate_admits_up_to_its_limit_in_order() {
         client.ask(format!("DWG.DONE group {} {}", live[0], live[1])),
         2
     );
-    assert_tally(&reply(&mut watcher), 6, 0);
+    assert_tally(&watcher.reply(), 6, 0);
 }
 
 #[test]
@@ -47,13 +47,13 @@ fn group_round_is_open_while_an_add_waits() {
     let server = Server::start();
     let mut client = server.connect();
     let (token, _) = client.ask("DWG.ADD group LIMIT 1").grant();
-    let mut worker = queued(&server, "DWG.ADD group BLOCK 0");
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut worker = server.waiting("DWG.ADD group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
-    let (token, _) = reply(&mut worker).grant();
+    let (token, _) = worker.reply().grant();
     waiter.expect_silence(A_WHILE);
     assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
-    assert_tally(&reply(&mut waiter), 2, 0);
+    assert_tally(&waiter.reply(), 2, 0);
 }
 
 #[test]
@@ -61,23 +61,23 @@ fn group_gate_raised_admits_waiters_and_lowered_ends_nobody() {
     let server = Server::start();
     let mut client = server.connect();
     let first = client.ask("DWG.ADD group LIMIT 1").grant().0;
-    let mut waiters = [(); 2].map(|()| queued(&server, "DWG.ADD group BLOCK 0"));
+    let mut waiters = [(); 2].map(|()| server.waiting("DWG.ADD group BLOCK 0"));
     // A refused try does not change the gate.
     assert!(client.ask("DWG.ADD group LIMIT 9").is_nil());
     assert_eq!(*client.ask("DWG.INFO group").field("limit"), 1);
     // A request that queues does: it makes room for the two before it and for itself.
     let mut wide = server.connect();
-    wide.send(&["DWG.ADD", "group", "LIMIT", "4", "BLOCK", "0"]);
+    wide.begin("DWG.ADD group LIMIT 4 BLOCK 0");
     let mut live: Vec<_> = waiters
         .iter_mut()
-        .map(|waiter| reply(waiter).grant().0)
+        .map(|waiter| waiter.reply().grant().0)
         .collect();
-    live.push(reply(&mut wide).grant().0);
+    live.push(wide.reply().grant().0);
     live.push(first);
     assert_eq!(*client.ask("DWG.INFO group").field("limit"), 4);
     assert_eq!(*client.ask("DWG.INFO group").field("limit-changes"), 1);
 
-    let mut narrow = queued(&server, "DWG.ADD group LIMIT 2 BLOCK 0");
+    let mut narrow = server.waiting("DWG.ADD group LIMIT 2 BLOCK 0");
     assert_eq!(
         *client.ask("DWG.INFO group").field("holders"),
         4,
@@ -88,7 +88,7 @@ fn group_gate_raised_admits_waiters_and_lowered_ends_nobody() {
         narrow.expect_silence(A_WHILE);
     }
     assert_eq!(client.ask(format!("DWG.DONE group {}", live.remove(0))), 1);
-    reply(&mut narrow).grant();
+    narrow.reply().grant();
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn group_without_limit_has_no_gate() {
     let server = Server::start();
     let mut client = server.connect();
     for _ in 0..2_000 {
-        client.send(&["DWG.ADD", "group"]);
+        client.begin("DWG.ADD group");
     }
-    (0..2_000).for_each(|_| drop(reply(&mut client).grant()));
+    (0..2_000).for_each(|_| drop(client.reply().grant()));
     assert_eq!(*client.ask("DWG.INFO group").field("holders"), 2_000);
     assert!(client.ask("DWG.INFO group").field("limit").is_nil());
 }
@@ -108,7 +108,7 @@ fn group_ephemeral_member_that_is_lost_makes_room_at_the_gate() {
     let server = Server::start();
     let mut worker = server.connect();
     worker.ask("DWG.ADD group LIMIT 1 EPHEMERAL").grant();
-    let mut next = queued(&server, "DWG.ADD group BLOCK 0");
+    let mut next = server.waiting("DWG.ADD group BLOCK 0");
     worker.close();
-    reply(&mut next).grant();
+    next.reply().grant();
 }

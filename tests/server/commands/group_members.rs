@@ -10,7 +10,7 @@ fn group_lapsed_member_is_lost_and_its_job_stays_owed() {
     let mut client = server.connect();
     assert_eq!(client.ask("DWG.EXPECT group 1"), 1);
     let (lost, _) = client.ask("DWG.ADD group PX 40").grant();
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     eventually("the lapse", SOON, || {
         *client.ask("DWG.INFO group").field("lapsed") == 1
     });
@@ -20,7 +20,7 @@ fn group_lapsed_member_is_lost_and_its_job_stays_owed() {
     waiter.expect_silence(A_WHILE);
     let token = add(&mut client);
     assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
-    assert_tally(&reply(&mut waiter), 1, 1);
+    assert_tally(&waiter.reply(), 1, 1);
 }
 
 #[test]
@@ -42,9 +42,9 @@ fn group_released_member_is_not_tallied_and_its_job_stays_owed() {
 
     // Without a total, RELEASE of the last member finishes the round.
     let token = add(&mut client);
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     assert_eq!(client.ask(format!("DWG.RELEASE group {token}")), 1);
-    assert_tally(&reply(&mut waiter), 0, 0);
+    assert_tally(&waiter.reply(), 0, 0);
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn group_revoked_member_is_lost() {
     let server = Server::start();
     let mut client = server.connect();
     let (token, fence) = client.ask("DWG.ADD group").grant();
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     assert_eq!(client.ask(format!("DWG.REVOKE group {fence}")), 1);
-    assert_tally(&reply(&mut waiter), 0, 1);
+    assert_tally(&waiter.reply(), 0, 1);
     assert_eq!(client.ask(format!("DWG.DONE group {token}")), 0);
     assert_eq!(client.ask(format!("DWG.REVOKE group {fence}")), 0);
 }
@@ -66,7 +66,7 @@ fn group_ephemeral_member_is_lost_with_its_connection() {
     let mut worker = server.connect();
     worker.ask("DWG.ADD group EPHEMERAL").grant();
     let (kept, _) = server.connect().ask("DWG.ADD group").grant();
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     worker.close();
     eventually("the loss", SOON, || {
         *client.ask("DWG.INFO group").field("lapsed") == 1
@@ -74,7 +74,7 @@ fn group_ephemeral_member_is_lost_with_its_connection() {
     // The other member's connection is closed too, but without EPHEMERAL only its lease ends it.
     waiter.expect_silence(A_WHILE);
     assert_eq!(client.ask(format!("DWG.DONE group {kept}")), 1);
-    assert_tally(&reply(&mut waiter), 1, 1);
+    assert_tally(&waiter.reply(), 1, 1);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn group_done_with_many_tokens_ends_each_member_once() {
     let server = Server::start();
     let mut client = server.connect();
     let tokens: Vec<_> = (0..500).map(|_| add(&mut client)).collect();
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     // Ten tokens come twice, and one is nobody's.
     let mut request = vec!["DWG.DONE", "group", "nobody's"];
     request.extend(tokens[..499].iter().map(String::as_str));
@@ -114,7 +114,7 @@ fn group_done_with_many_tokens_ends_each_member_once() {
     assert_eq!(client.call(&request), 0);
     waiter.expect_silence(A_WHILE);
     assert_eq!(client.ask(format!("DWG.DONE group {}", tokens[499])), 1);
-    assert_tally(&reply(&mut waiter), 500, 0);
+    assert_tally(&waiter.reply(), 500, 0);
 }
 
 #[test]

@@ -13,8 +13,8 @@ fn group_round_finishes_with_its_last_member() {
     let (one, two) = (add(&mut client), add(&mut client));
     assert!(client.ask("DWG.WAIT group").is_nil(), "not finished yet");
     let mut waiters = [
-        queued(&server, "DWG.WAIT group BLOCK 0"),
-        queued(&server, "DWG.WAIT group BLOCK 60000"),
+        server.waiting("DWG.WAIT group BLOCK 0"),
+        server.waiting("DWG.WAIT group BLOCK 60000"),
     ];
     assert_eq!(client.ask(format!("DWG.DONE group {one}")), 1);
     waiters
@@ -24,7 +24,7 @@ fn group_round_finishes_with_its_last_member() {
     assert_eq!(client.ask(format!("DWG.DONE group {two}")), 1);
     waiters
         .iter_mut()
-        .for_each(|waiter| assert_tally(&reply(waiter), 2, 0));
+        .for_each(|waiter| assert_tally(&waiter.reply(), 2, 0));
     assert_eq!(state(&mut client), "finished");
     assert_tally(&client.ask("DWG.WAIT group"), 2, 0);
 }
@@ -113,10 +113,10 @@ fn group_kept_for_0_ms_is_gone_when_its_round_finishes() {
         .start();
     let mut client = server.connect();
     let token = add(&mut client);
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     assert_eq!(client.ask("EXISTS group"), 0);
-    assert_tally(&reply(&mut waiter), 1, 0);
+    assert_tally(&waiter.reply(), 1, 0);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn group_expect_keeps_wait_until_all_are_added_and_done() {
     let server = Server::start();
     let mut client = server.connect();
     assert_eq!(client.ask("DWG.EXPECT group 3"), 3);
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     for job in 1..=3 {
         waiter.expect_silence(A_WHILE);
         let token = add(&mut client);
@@ -171,7 +171,7 @@ fn group_expect_keeps_wait_until_all_are_added_and_done() {
         assert_eq!(owed, 4 - job, "a member that lives is still owed");
         assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
     }
-    assert_tally(&reply(&mut waiter), 3, 0);
+    assert_tally(&waiter.reply(), 3, 0);
 }
 
 #[test]
@@ -199,22 +199,22 @@ fn group_total_can_be_raised_and_lowered() {
     assert_eq!(client.ask("DWG.EXPECT group 5"), 4);
     let token = add(&mut client);
     assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
 
     // A total below what is done: the round finishes when its last live member ends.
     let last = add(&mut client);
     assert_eq!(client.ask("DWG.EXPECT group 1"), 0);
     waiter.expect_silence(A_WHILE);
     assert_eq!(client.ask(format!("DWG.RELEASE group {last}")), 1);
-    assert_tally(&reply(&mut waiter), 2, 0);
+    assert_tally(&waiter.reply(), 2, 0);
 
     // A total equal to what is done, and no live member: EXPECT itself finishes the round.
     assert_eq!(client.ask("DWG.EXPECT group 2"), 2);
     let token = add(&mut client);
     assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     assert_eq!(client.ask("DWG.EXPECT group 1"), 0);
-    assert_tally(&reply(&mut waiter), 1, 0);
+    assert_tally(&waiter.reply(), 1, 0);
 }
 
 #[test]
@@ -223,9 +223,9 @@ fn group_round_without_total_finishes_with_the_last_lapse() {
     let mut client = server.connect();
     let token = add(&mut client);
     client.ask("DWG.ADD group PX 150").grant();
-    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT group BLOCK 0");
     assert_eq!(client.ask(format!("DWG.DONE group {token}")), 1);
-    assert_tally(&reply(&mut waiter), 1, 1);
+    assert_tally(&waiter.reply(), 1, 1);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn group_idle_vanishes_unless_it_has_members_or_waiters() {
         assert_eq!(client.ask(format!("DWG.EXPECT {group} {jobs}")), 1);
     }
     client.ask("DWG.ADD lived-in").grant();
-    let mut waiter = queued(&server, "DWG.WAIT watched BLOCK 0");
+    let mut waiter = server.waiting("DWG.WAIT watched BLOCK 0");
     eventually("the idle group's end", SOON, || {
         client.ask("EXISTS idle") == 0
     });
@@ -252,7 +252,7 @@ fn group_idle_vanishes_unless_it_has_members_or_waiters() {
     waiter.expect_silence(A_WHILE);
     // The idle time of a group begins when its last WAIT leaves.
     waiter.close();
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     assert_eq!(client.ask("EXISTS watched"), 1);
     eventually("the watched group's end", SOON, || {
         client.ask("EXISTS watched") == 0

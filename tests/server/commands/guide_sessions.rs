@@ -178,7 +178,7 @@ impl Numbers {
 /// Sends a request. Returns when the server has blocked this client, which may have taken the place of another.
 fn wait_with(server: &Server, client: &mut Client, request: &str) {
     let list = format!("CLIENT LIST ID {}", client.id());
-    tell(client, request);
+    client.begin(request);
     let mut admin = server.connect();
     eventually(&format!("a client that waits with {request}"), SOON, || {
         admin.ask(&list).as_str().contains("flags=b")
@@ -223,7 +223,7 @@ fn play(session: &Session, resp3: bool) {
                 reply: expected,
             } => {
                 let client = clients.get_mut(client).expect("a client that waits");
-                (reply(client), expected)
+                (client.reply(), expected)
             }
         };
         let text = shown(&reply, 0);

@@ -41,7 +41,7 @@ fn token_made_by_the_server_is_a_new_random_uuid() {
     let lines: Vec<_> = (0..1_000)
         .map(|n| format!("DLOCK.ACQUIRE lock:{n}"))
         .collect();
-    let replies = at_once(&mut client, &lines);
+    let replies = client.ask_all(&lines);
     let tokens: BTreeSet<_> = replies.iter().map(|reply| reply.grant().0).collect();
     assert_eq!(tokens.len(), 1_000);
     for token in &tokens {
@@ -119,8 +119,8 @@ fn release_by_stale_token_leaves_next_holder() {
     let mut client = server.connect();
     let (late, fence) = client.ask("DLOCK.ACQUIRE lock PX 40").grant();
     let mut next = server.connect();
-    tell(&mut next, "DLOCK.ACQUIRE lock PX 60000 BLOCK 0");
-    let (token, later) = granted(&mut next);
+    next.begin("DLOCK.ACQUIRE lock PX 60000 BLOCK 0");
+    let (token, later) = next.granted();
     assert!(later > fence);
     assert_eq!(client.ask(format!("DLOCK.RELEASE lock {late}")), 0);
     assert_eq!(client.ask(format!("DLOCK.RENEW lock {late}")), 0);
@@ -138,12 +138,12 @@ fn revoke_ends_the_hold_with_this_fence_and_serves_the_queue() {
     let server = Server::start();
     let mut admin = server.connect();
     let (token, fence) = admin.ask("DLOCK.ACQUIRE lock").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock SHARED BLOCK 0");
     for wrong in [fence - 1, fence + 1, 1] {
         assert_eq!(admin.ask(format!("DLOCK.REVOKE lock {wrong}")), 0);
     }
     assert_eq!(admin.ask(format!("DLOCK.REVOKE lock {fence}")), 1);
-    let (_, next) = granted(&mut waiter);
+    let (_, next) = waiter.granted();
     assert_eq!(admin.ask(format!("DLOCK.REVOKE lock {fence}")), 0);
     assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {token}")), 0);
     assert_eq!(admin.ask(format!("DLOCK.RENEW lock {token}")), 0);
@@ -164,12 +164,12 @@ fn pipeline_behind_waiting_request_runs_after_its_grant() {
     client.send_raw(
         b"DLOCK.ACQUIRE lock TOKEN mine BLOCK 0\r\nPING inside\r\nDLOCK.RELEASE lock mine\r\n",
     );
-    wait_for_blocked(&server, 1);
+    server.wait_for_blocked(1);
     client.expect_silence(A_WHILE);
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut client);
-    assert_eq!(reply(&mut client), "inside");
-    assert_eq!(reply(&mut client), 1);
+    client.granted();
+    assert_eq!(client.reply(), "inside");
+    assert_eq!(client.reply(), 1);
     assert_eq!(holder.ask("EXISTS lock"), 0);
 }
 
@@ -180,17 +180,13 @@ fn longest_block_and_resp3_work() {
     let (token, _) = holder.ask("DLOCK.ACQUIRE lock").grant();
     assert!(holder.ask("DLOCK.ACQUIRE lock").is_nil());
     let mut waiter = server.connect_resp3();
-    queue(
-        &server,
-        &mut waiter,
-        "DLOCK.ACQUIRE lock BLOCK 9007199254740991",
-    );
+    waiter.wait_on(&server, "DLOCK.ACQUIRE lock BLOCK 9007199254740991");
     let mut hasty = server.connect_resp3();
-    tell(&mut hasty, "DLOCK.ACQUIRE lock BLOCK 20");
-    assert!(reply(&mut hasty).is_nil());
+    hasty.begin("DLOCK.ACQUIRE lock BLOCK 20");
+    assert!(hasty.reply().is_nil());
     waiter.expect_silence(A_WHILE);
     assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
-    granted(&mut waiter);
+    waiter.granted();
     let info = holder.ask("DLOCK.INFO lock");
     assert!(matches!(info, Reply::Map(_)), "{info:?}");
 }

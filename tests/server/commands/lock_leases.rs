@@ -20,15 +20,12 @@ fn lapse_is_never_early_and_serves_the_next() {
         holder
             .ask(format!("DLOCK.ACQUIRE lock:{lease} PX {lease}"))
             .grant();
-        tell(
-            waiter,
-            format!("DLOCK.ACQUIRE lock:{lease} PX 60000 BLOCK 0"),
-        );
+        waiter.begin(format!("DLOCK.ACQUIRE lock:{lease} PX 60000 BLOCK 0"));
     }
     thread::scope(|scope| {
         for ((lease, waiter), asked) in leases.iter().zip(&mut waiting).zip(asked) {
             scope.spawn(move || {
-                granted(waiter);
+                waiter.granted();
                 let held = asked.elapsed();
                 assert!(
                     held >= Duration::from_millis(*lease),
@@ -56,14 +53,14 @@ fn each_shared_hold_lapses_by_its_own_lease() {
     let mut client = server.connect();
     let (long, _) = client.ask("DLOCK.ACQUIRE lock SHARED PX 60000").grant();
     let (short, _) = client.ask("DLOCK.ACQUIRE lock SHARED PX 30").grant();
-    let mut writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut writer = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     eventually("the shorter lease's end", SOON, || {
         lock_holders(&mut client, "lock") == 1
     });
     assert_eq!(client.ask(format!("DLOCK.RENEW lock {short}")), 0);
     writer.expect_silence(A_WHILE);
     assert_eq!(client.ask(format!("DLOCK.RELEASE lock {long}")), 1);
-    granted(&mut writer);
+    writer.granted();
 }
 
 #[test]
@@ -71,31 +68,25 @@ fn overdue_hold_can_still_be_renewed_and_released() {
     let server = Server::start();
     let mut client = server.connect();
     // One turn of the event loop: no timer can end the hold meanwhile.
-    let replies = at_once(
-        &mut client,
-        &[
-            "DLOCK.ACQUIRE lock PX 40 TOKEN mine",
-            "DEBUG SLEEP 0.15",
-            "DLOCK.CHECK lock mine",
-            "DLOCK.CHECK lock mine",
-            "DLOCK.RENEW lock mine PX 50000",
-            "DLOCK.CHECK lock mine",
-        ],
-    );
+    let replies = client.ask_all([
+        "DLOCK.ACQUIRE lock PX 40 TOKEN mine",
+        "DEBUG SLEEP 0.15",
+        "DLOCK.CHECK lock mine",
+        "DLOCK.CHECK lock mine",
+        "DLOCK.RENEW lock mine PX 50000",
+        "DLOCK.CHECK lock mine",
+    ]);
     let (_, fence) = replies[0].grant();
     assert_eq!(replies[2], 0, "overdue");
     assert_eq!(replies[3], 0, "and CHECK has changed nothing");
     assert_eq!(replies[4], 1, "overdue, not lost");
     assert!(replies[5].as_int() > 40_000, "{replies:?}");
-    let replies = at_once(
-        &mut client,
-        &[
-            "DLOCK.RENEW lock mine PX 40",
-            "DEBUG SLEEP 0.15",
-            "DLOCK.RELEASE lock mine",
-            "DLOCK.ACQUIRE lock TOKEN next",
-        ],
-    );
+    let replies = client.ask_all([
+        "DLOCK.RENEW lock mine PX 40",
+        "DEBUG SLEEP 0.15",
+        "DLOCK.RELEASE lock mine",
+        "DLOCK.ACQUIRE lock TOKEN next",
+    ]);
     assert_eq!(replies[2], 1, "overdue, and given back");
     assert!(replies[3].grant().1 > fence);
 }
@@ -104,17 +95,14 @@ fn overdue_hold_can_still_be_renewed_and_released() {
 fn overdue_hold_is_ended_by_a_competing_request() {
     let server = Server::start();
     let mut client = server.connect();
-    let replies = at_once(
-        &mut client,
-        &[
-            "DLOCK.ACQUIRE lock PX 40 TOKEN mine",
-            "DEBUG SLEEP 0.15",
-            "DLOCK.ACQUIRE lock PX 60000 TOKEN theirs",
-            "DLOCK.RENEW lock mine",
-            "DLOCK.RELEASE lock mine",
-            "DLOCK.CHECK lock theirs",
-        ],
-    );
+    let replies = client.ask_all([
+        "DLOCK.ACQUIRE lock PX 40 TOKEN mine",
+        "DEBUG SLEEP 0.15",
+        "DLOCK.ACQUIRE lock PX 60000 TOKEN theirs",
+        "DLOCK.RENEW lock mine",
+        "DLOCK.RELEASE lock mine",
+        "DLOCK.CHECK lock theirs",
+    ]);
     assert!(replies[2].grant().1 > replies[0].grant().1);
     assert_eq!(replies[3], 0, "lost");
     assert_eq!(replies[4], 0, "lost");
@@ -160,19 +148,16 @@ fn renew_repeats_the_last_lease_or_sets_another() {
 fn renewed_lease_lapses_at_its_new_deadline_only() {
     let server = Server::start();
     let mut client = server.connect();
-    let replies = at_once(
-        &mut client,
-        &[
-            "DLOCK.ACQUIRE lock PX 50 TOKEN mine",
-            "DLOCK.RENEW lock mine PX 60000",
-        ],
-    );
+    let replies = client.ask_all([
+        "DLOCK.ACQUIRE lock PX 50 TOKEN mine",
+        "DLOCK.RENEW lock mine PX 60000",
+    ]);
     replies[0].grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     waiter.expect_silence(Duration::from_millis(150));
     // A shortened lease lapses at its new deadline.
     assert_eq!(client.ask("DLOCK.RENEW lock mine PX 20"), 1);
-    granted(&mut waiter);
+    waiter.granted();
 }
 
 #[test]
@@ -233,7 +218,7 @@ fn check_rounds_up_and_answers_0_when_overdue() {
             "DLOCK.CHECK lock t",
             "DLOCK.RELEASE lock t",
         ];
-        let left = at_once(&mut client, &lines)[1].as_int();
+        let left = client.ask_all(&lines)[1].as_int();
         assert!((0..=50).contains(&left), "{left}");
         whole |= left == 50;
     }
@@ -243,6 +228,6 @@ fn check_rounds_up_and_answers_0_when_overdue() {
         "DEBUG SLEEP 0.02",
         "DLOCK.CHECK lock t",
     ];
-    assert_eq!(at_once(&mut client, &lines)[2], 0);
+    assert_eq!(client.ask_all(&lines)[2], 0);
     assert_eq!(client.ask("DLOCK.CHECK absent t"), 0);
 }

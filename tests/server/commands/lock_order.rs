@@ -17,7 +17,7 @@ fn lock_serves_fifty_waiters_in_order_one_at_a_time() {
     let mut queue_of = Vec::new();
     for n in 1..=CLIENTS {
         let mut client = server.connect();
-        tell(&mut client, "DLOCK.ACQUIRE lock BLOCK 0");
+        client.begin("DLOCK.ACQUIRE lock BLOCK 0");
         eventually("one more in the queue", SOON, || {
             lock_waiters(&mut holder, "lock") == n as i64
         });
@@ -29,7 +29,7 @@ fn lock_serves_fifty_waiters_in_order_one_at_a_time() {
         for (n, mut client) in queue_of.into_iter().enumerate() {
             let (inside, served) = (&inside, &served);
             scope.spawn(move || {
-                let (token, fence) = granted(&mut client);
+                let (token, fence) = client.granted();
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
                 served.lock().expect("no holder panicked").push((n, fence));
                 thread::yield_now();
@@ -77,7 +77,7 @@ fn lock_is_held_by_one_of_fifty_competing_clients_at_a_time() {
         }
     });
     assert_eq!(server.connect().ask("EXISTS lock"), 0);
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
 }
 
 #[test]
@@ -89,19 +89,19 @@ fn consecutive_shared_requests_are_granted_together() {
     assert!(second > first);
     assert_eq!(lock_holders(&mut admin, "lock"), 2);
 
-    let mut writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut writer = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     let mut readers: Vec<_> = (0..5)
-        .map(|_| queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0"))
+        .map(|_| server.waiting("DLOCK.ACQUIRE lock SHARED BLOCK 0"))
         .collect();
-    let mut last_writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut last_writer = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
 
     assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {one}")), 1);
     writer.expect_silence(A_WHILE);
     assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {two}")), 1);
-    let (writing, _) = granted(&mut writer);
+    let (writing, _) = writer.granted();
     readers[0].expect_silence(A_WHILE);
     assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {writing}")), 1);
-    let reading: Vec<_> = readers.iter_mut().map(granted).collect();
+    let reading: Vec<_> = readers.iter_mut().map(Client::granted).collect();
     assert!(
         reading.is_sorted_by(|a, b| a.1 < b.1),
         "in the order of their coming: {reading:?}"
@@ -112,7 +112,7 @@ fn consecutive_shared_requests_are_granted_together() {
     }
     last_writer.expect_silence(A_WHILE);
     assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {}", reading[0].0)), 1);
-    granted(&mut last_writer);
+    last_writer.granted();
 }
 
 #[test]
@@ -120,19 +120,19 @@ fn exclusive_request_is_not_starved_by_later_shared_ones() {
     let server = Server::start();
     let mut admin = server.connect();
     let (first, _) = admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
-    let mut writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut writer = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     // These would fit beside the shared hold, but would pass the exclusive request that waits.
     let mut late: Vec<_> = (0..3)
-        .map(|_| queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0"))
+        .map(|_| server.waiting("DLOCK.ACQUIRE lock SHARED BLOCK 0"))
         .collect();
     late[2].expect_silence(A_WHILE);
     assert_eq!(lock_holders(&mut admin, "lock"), 1);
     assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {first}")), 1);
-    let (writing, fence) = granted(&mut writer);
+    let (writing, fence) = writer.granted();
     late[0].expect_silence(A_WHILE);
     assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {writing}")), 1);
     for reader in &mut late {
-        assert!(granted(reader).1 > fence);
+        assert!(reader.granted().1 > fence);
     }
 }
 
@@ -144,18 +144,15 @@ fn try_passes_none_of_300_readers_that_are_granted_in_slices() {
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut readers: Vec<_> = (0..READERS).map(|_| server.connect()).collect();
     for reader in &mut readers {
-        tell(reader, "DLOCK.ACQUIRE lock SHARED PX 60000 BLOCK 0");
+        reader.begin("DLOCK.ACQUIRE lock SHARED PX 60000 BLOCK 0");
     }
-    wait_for_blocked(&server, READERS as u64);
+    server.wait_for_blocked(READERS as u64);
     // The server answers so many waiters in slices. A try that comes between two slices must fail.
-    let replies = at_once(
-        &mut holder,
-        &["DLOCK.RELEASE lock held", "DLOCK.ACQUIRE lock SHARED"],
-    );
+    let replies = holder.ask_all(["DLOCK.RELEASE lock held", "DLOCK.ACQUIRE lock SHARED"]);
     assert_eq!(replies[0], 1);
     assert!(replies[1].is_nil(), "{replies:?}");
     for reader in &mut readers {
-        granted(reader);
+        reader.granted();
     }
     assert_eq!(lock_holders(&mut holder, "lock"), READERS as i64);
     holder.ask("DLOCK.ACQUIRE lock SHARED").grant();
@@ -166,13 +163,13 @@ fn try_fails_while_anyone_waits() {
     let server = Server::start();
     let mut admin = server.connect();
     let (_, _) = admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
-    let writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let writer = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     assert!(
         admin.ask("DLOCK.ACQUIRE lock SHARED").is_nil(),
         "a grant would pass the exclusive request"
     );
     writer.close();
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
 }
 
@@ -181,27 +178,24 @@ fn try_in_the_turn_of_a_release_passes_no_waiter() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    let replies = at_once(
-        &mut holder,
-        &["DLOCK.RELEASE lock held", "DLOCK.ACQUIRE lock"],
-    );
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
+    let replies = holder.ask_all(["DLOCK.RELEASE lock held", "DLOCK.ACQUIRE lock"]);
     assert_eq!(replies[0], 1);
     assert!(replies[1].is_nil(), "{replies:?}");
-    granted(&mut waiter);
+    waiter.granted();
     // Neither does a request with BLOCK.
     let mut third = server.connect();
     let (token, _) = {
         waiter.ask("DLOCK.ACQUIRE other TOKEN held").grant();
-        let queued = queued(&server, "DLOCK.ACQUIRE other BLOCK 0");
-        at_once(&mut waiter, &["DLOCK.RELEASE other held"]);
-        tell(&mut third, "DLOCK.ACQUIRE other BLOCK 0");
+        let queued = server.waiting("DLOCK.ACQUIRE other BLOCK 0");
+        waiter.ask_all(["DLOCK.RELEASE other held"]);
+        third.begin("DLOCK.ACQUIRE other BLOCK 0");
         let mut queued = queued;
-        granted(&mut queued)
+        queued.granted()
     };
     third.expect_silence(A_WHILE);
     assert_eq!(waiter.ask(format!("DLOCK.RELEASE other {token}")), 1);
-    granted(&mut third);
+    third.granted();
 }
 
 #[test]
@@ -211,18 +205,18 @@ fn wait_that_times_out_answers_nil_and_leaves_the_queue() {
     let (token, _) = holder.ask("DLOCK.ACQUIRE lock").grant();
     let mut hasty = server.connect();
     let asked = Instant::now();
-    tell(&mut hasty, "DLOCK.ACQUIRE lock BLOCK 80");
+    hasty.begin("DLOCK.ACQUIRE lock BLOCK 80");
     let mut patient = server.connect();
-    tell(&mut patient, "DLOCK.ACQUIRE lock BLOCK 60000");
-    assert!(reply(&mut hasty).is_nil());
+    patient.begin("DLOCK.ACQUIRE lock BLOCK 60000");
+    assert!(hasty.reply().is_nil());
     assert!(
         asked.elapsed() >= Duration::from_millis(80),
         "{:?}",
         asked.elapsed()
     );
-    wait_for_blocked(&server, 1);
+    server.wait_for_blocked(1);
     assert_eq!(lock_waiters(&mut holder, "lock"), 1);
     assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
-    granted(&mut patient);
+    patient.granted();
     expect_no_more(&mut hasty);
 }

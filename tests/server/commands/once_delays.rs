@@ -28,34 +28,31 @@ fn delay_makes_tries_fail_waiters_wait_and_exhausted_requests_fail_at_once() {
     let server = Server::start();
     let mut client = server.connect();
     run(&client.ask("DONCE.BEGIN job TOKEN first"));
-    let mut first = queued(&server, "DONCE.BEGIN job BLOCK 0 TOKEN w1");
-    let mut exhausted = queued(&server, "DONCE.BEGIN job BLOCK 0 MAX 1");
-    let mut second = queued(&server, "DONCE.BEGIN job BLOCK 0 MAX 2 TOKEN w2");
+    let mut first = server.waiting("DONCE.BEGIN job BLOCK 0 TOKEN w1");
+    let mut exhausted = server.waiting("DONCE.BEGIN job BLOCK 0 MAX 1");
+    let mut second = server.waiting("DONCE.BEGIN job BLOCK 0 MAX 2 TOKEN w2");
     let before = unix_ms();
     let fail = "DONCE.FAIL job first REASON overload DELAY 400";
     assert_eq!(client.ask(fail), 1);
     // In the queue too, nobody waits for an attempt that it does not allow.
-    assert_failed(&reply(&mut exhausted), "overload", 1);
-    let replies = at_once(
-        &mut client,
-        &[
-            "DONCE.BEGIN job MAX 1",
-            "DONCE.BEGIN job MAX 1 BLOCK 1",
-            "DONCE.BEGIN job MAX 2",
-            "DONCE.GET job",
-        ],
-    );
+    assert_failed(&exhausted.reply(), "overload", 1);
+    let replies = client.ask_all([
+        "DONCE.BEGIN job MAX 1",
+        "DONCE.BEGIN job MAX 1 BLOCK 1",
+        "DONCE.BEGIN job MAX 2",
+        "DONCE.GET job",
+    ]);
     if unix_ms() < before + 400 {
         assert_failed(&replies[0], "overload", 1);
         assert_failed(&replies[1], "overload", 1);
         assert!(replies[2].is_nil() && replies[3].is_nil(), "{replies:?}");
     }
-    let next = run(&reply(&mut first));
+    let next = run(&first.reply());
     assert!(unix_ms() >= before + 400, "nobody begins early");
     assert_eq!((next.token.as_str(), next.attempt), ("w1", 2));
     // Without DELAY, and with a delay of 0, the next one begins at once. This one allows two attempts.
     assert_eq!(client.ask("DONCE.FAIL job w1 DELAY 0"), 1);
-    assert_failed(&reply(&mut second), "failed", 2);
+    assert_failed(&second.reply(), "failed", 2);
     assert_eq!(attempt(&client.ask("DONCE.BEGIN job TOKEN w3")), 3);
 }
 
@@ -79,9 +76,9 @@ fn info_of_delayed_key_shows_state_and_time_left() {
     ] {
         assert_eq!(client.ask(line), 0, "{line}");
     }
-    let mut waiter = queued(&server, "DONCE.BEGIN job BLOCK 0");
+    let mut waiter = server.waiting("DONCE.BEGIN job BLOCK 0");
     assert_eq!(client.ask("DEL job"), 1);
-    assert_eq!(attempt(&reply(&mut waiter)), 1);
+    assert_eq!(attempt(&waiter.reply()), 1);
 }
 
 /// A timer that is late makes nobody wait: the next BEGIN carries out the end of the delay itself.
@@ -89,16 +86,13 @@ fn info_of_delayed_key_shows_state_and_time_left() {
 fn begin_after_delay_runs_although_timer_is_late() {
     let server = Server::start();
     let mut client = server.connect();
-    let replies = at_once(
-        &mut client,
-        &[
-            "DONCE.BEGIN job TOKEN t",
-            "DONCE.FAIL job t DELAY 20",
-            "DEBUG SLEEP 0.05",
-            "DONCE.INFO job",
-            "DONCE.BEGIN job TOKEN u",
-        ],
-    );
+    let replies = client.ask_all([
+        "DONCE.BEGIN job TOKEN t",
+        "DONCE.FAIL job t DELAY 20",
+        "DEBUG SLEEP 0.05",
+        "DONCE.INFO job",
+        "DONCE.BEGIN job TOKEN u",
+    ]);
     assert_eq!(*replies[3].field("state"), "idle", "as of the clock");
     assert_eq!(attempt(&replies[4]), 2);
 }
@@ -153,9 +147,9 @@ fn free_event_comes_at_the_end_of_the_delay() {
     assert!(unix_ms() >= before + 150, "not before");
     assert_eq!(attempt(&client.ask("DONCE.BEGIN job TOKEN u")), 2);
     // A client that waits is served instead, and without a delay the event comes at once.
-    let mut waiter = queued(&server, "DONCE.BEGIN job BLOCK 0 TOKEN w");
+    let mut waiter = server.waiting("DONCE.BEGIN job BLOCK 0 TOKEN w");
     assert_eq!(client.ask("DONCE.FAIL job u DELAY 1"), 1);
-    assert_eq!(attempt(&reply(&mut waiter)), 3);
+    assert_eq!(attempt(&waiter.reply()), 3);
     let heard = listener.so_far(&mut client);
     assert_eq!(heard, ["donce.fail job", "donce.run job", "donce.run job"]);
     assert_eq!(client.ask("DONCE.FAIL job w"), 1);
@@ -167,7 +161,7 @@ fn free_event_comes_at_the_end_of_the_delay() {
 fn delay_is_replicated_when_it_begins_and_when_it_ends() {
     let mut primary = WatchedPrimary::start();
     let first = primary.fence("DONCE.BEGIN job TOKEN t");
-    let mut waiter = primary.queued("DONCE.BEGIN job BLOCK 0 TOKEN w");
+    let mut waiter = primary.server.waiting("DONCE.BEGIN job BLOCK 0 TOKEN w");
     primary.forget();
     assert_eq!(primary.ask("DONCE.FAIL job t REASON oh DELAY 150"), 1);
     // What a replica of 0.2.0 does not know has a command of its own, in the same transaction.
@@ -180,7 +174,7 @@ fn delay_is_replicated_when_it_begins_and_when_it_ends() {
     assert_replicated("job once | DELAY @+150", &commands[1], primary.since);
     // Requests during the delay replicate nothing.
     assert!(primary.ask("DONCE.GET job").is_nil());
-    let second = fence_of(&reply(&mut waiter));
+    let second = fence_of(&waiter.reply());
     let grant = format!("GRANT {second} run 30000 @+30000 @ 0 1:w 0:");
     primary.expect(&[
         "job once | DELAY NONE".to_owned(),
@@ -220,7 +214,7 @@ fn delay_goes_on_after_restart_and_failover() {
         fail_with_delay(&mut client, "long", 86_400_000);
         fail_with_delay(&mut client, "short", 1_500);
         replica.wait_to_catch_up_with(&server);
-        assert_eq!(digest(&replica, "long"), digest(&server, "long"));
+        assert_eq!(replica.digest("long"), server.digest("long"));
         let server = match way {
             "failover" => {
                 drop(server);
@@ -239,8 +233,8 @@ fn delay_goes_on_after_restart_and_failover() {
         };
         let mut client = server.connect();
         let mut waiter = server.connect();
-        tell(&mut waiter, "DONCE.BEGIN short BLOCK 0");
-        assert_eq!(attempt(&reply(&mut waiter)), 2, "{way}");
+        waiter.begin("DONCE.BEGIN short BLOCK 0");
+        assert_eq!(attempt(&waiter.reply()), 2, "{way}");
         assert!(unix_ms() >= before + 1_500, "{way}: nobody begins early");
         assert!(client.ask("DONCE.BEGIN long").is_nil(), "{way}");
         assert_eq!(about(&mut client, "long", "state"), *"delayed", "{way}");
@@ -259,13 +253,13 @@ fn replica_shows_end_of_delay_by_its_clock() {
     fail_with_delay(&mut primary.connect(), "job", 2_000);
     replica.wait_to_catch_up_with(&primary);
     primary.stop();
-    let before = digest(&replica, "job");
+    let before = replica.digest("job");
     let mut looker = replica.connect();
     wait_for_state(&mut looker, "job", "idle");
     assert_eq!(about(&mut looker, "job", "delay-left-ms"), 0);
-    assert_eq!(digest(&replica, "job"), before, "nothing was decided");
+    assert_eq!(replica.digest("job"), before, "nothing was decided");
     primary.cont();
     eventually("the end of the delay on both", SOON, || {
-        digest(&replica, "job") != before && digest(&replica, "job") == digest(&primary, "job")
+        replica.digest("job") != before && replica.digest("job") == primary.digest("job")
     });
 }

@@ -35,19 +35,19 @@ fn queued_begin_with_max_reached_is_answered_failed() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DONCE.BEGIN job TOKEN a");
-    let mut one = queued(&server, "DONCE.BEGIN job MAX 1 BLOCK 0");
-    let mut one_too = queued(&server, "DONCE.BEGIN job MAX 1 BLOCK 0");
-    let mut two = queued(&server, "DONCE.BEGIN job MAX 2 TOKEN b BLOCK 0");
-    let mut two_too = queued(&server, "DONCE.BEGIN job MAX 2 BLOCK 0");
-    let mut any = queued(&server, "DONCE.BEGIN job TOKEN c BLOCK 0");
+    let mut one = server.waiting("DONCE.BEGIN job MAX 1 BLOCK 0");
+    let mut one_too = server.waiting("DONCE.BEGIN job MAX 1 BLOCK 0");
+    let mut two = server.waiting("DONCE.BEGIN job MAX 2 TOKEN b BLOCK 0");
+    let mut two_too = server.waiting("DONCE.BEGIN job MAX 2 BLOCK 0");
+    let mut any = server.waiting("DONCE.BEGIN job TOKEN c BLOCK 0");
     assert_eq!(client.ask("DONCE.FAIL job a REASON first"), 1);
-    assert_failed(&reply(&mut one), "first", 1);
-    assert_failed(&reply(&mut one_too), "first", 1);
-    assert_eq!(attempt(&reply(&mut two)), 2);
+    assert_failed(&one.reply(), "first", 1);
+    assert_failed(&one_too.reply(), "first", 1);
+    assert_eq!(attempt(&two.reply()), 2);
     two_too.expect_silence(A_WHILE);
     assert_eq!(client.ask("DONCE.FAIL job b REASON second"), 1);
-    assert_failed(&reply(&mut two_too), "second", 2);
-    assert_eq!(attempt(&reply(&mut any)), 3);
+    assert_failed(&two_too.reply(), "second", 2);
+    assert_eq!(attempt(&any.reply()), 3);
 }
 
 #[test]
@@ -69,15 +69,12 @@ fn attempt_without_reason_gets_the_way_it_ended_as_reason() {
     assert_failed(&client.ask("DONCE.BEGIN ephemeral MAX 1"), "lapsed", 1);
 
     // A competing request ends an overdue run before it is judged itself.
-    let replies = at_once(
-        &mut client,
-        &[
-            "DONCE.BEGIN overdue PX 20",
-            "DEBUG SLEEP 0.06",
-            "DONCE.BEGIN overdue MAX 1",
-            "DONCE.BEGIN overdue MAX 2 TOKEN t",
-        ],
-    );
+    let replies = client.ask_all([
+        "DONCE.BEGIN overdue PX 20",
+        "DEBUG SLEEP 0.06",
+        "DONCE.BEGIN overdue MAX 1",
+        "DONCE.BEGIN overdue MAX 2 TOKEN t",
+    ]);
     assert_failed(&replies[2], "lapsed", 1);
     assert_eq!(attempt(&replies[3]), 2);
 }
@@ -89,13 +86,13 @@ fn thousand_waiters_with_max_reached_all_get_failed() {
     client.ask("DONCE.BEGIN job TOKEN t");
     let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
     for waiter in &mut waiters {
-        tell(waiter, "DONCE.BEGIN job MAX 1 BLOCK 0");
+        waiter.begin("DONCE.BEGIN job MAX 1 BLOCK 0");
     }
-    wait_for_blocked(&server, 1_000);
-    let mut last = queued(&server, "DONCE.BEGIN job MAX 2 BLOCK 0");
+    server.wait_for_blocked(1_000);
+    let mut last = server.waiting("DONCE.BEGIN job MAX 2 BLOCK 0");
     assert_eq!(client.ask("DONCE.FAIL job t REASON r"), 1);
     for waiter in &mut waiters {
-        assert_failed(&reply(waiter), "r", 1);
+        assert_failed(&waiter.reply(), "r", 1);
     }
-    assert_eq!(attempt(&reply(&mut last)), 2);
+    assert_eq!(attempt(&last.reply()), 2);
 }

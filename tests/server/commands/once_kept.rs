@@ -19,10 +19,10 @@ fn charge_with_persist_is_made_once_for_ever() {
     // The first worker dies before it charges, and the next one is handed the work.
     let mut worker = server.connect();
     run(&worker.ask("DONCE.BEGIN charge:42 TOKEN w1 EPHEMERAL"));
-    let mut second = queued(&server, "DONCE.BEGIN charge:42 TOKEN w2 BLOCK 0");
-    let mut third = queued(&server, "DONCE.BEGIN charge:42 TOKEN w3 BLOCK 0");
+    let mut second = server.waiting("DONCE.BEGIN charge:42 TOKEN w2 BLOCK 0");
+    let mut third = server.waiting("DONCE.BEGIN charge:42 TOKEN w3 BLOCK 0");
     worker.close();
-    assert_eq!(attempt(&reply(&mut second)), 2);
+    assert_eq!(attempt(&second.reply()), 2);
     assert_eq!(second.ask("INCR charges"), 1);
     let done = "DONCE.DONE charge:42 w2 RESULT ch_7 PERSIST";
     assert_eq!(second.ask(done), 1);
@@ -30,7 +30,7 @@ fn charge_with_persist_is_made_once_for_ever() {
     for again in [done, "DONCE.DONE charge:42 w2 RESULT ch_8 PX 1"] {
         assert_eq!(second.ask(again), 1);
     }
-    assert_done(&reply(&mut third), Some(b"ch_7"), 2);
+    assert_done(&third.reply(), Some(b"ch_7"), 2);
     // The result of other work is kept for a millisecond, and then the work runs again.
     run(&client.ask("DONCE.BEGIN report TOKEN r1"));
     assert_eq!(client.ask("DONCE.DONE report r1 RESULT x"), 1);
@@ -108,7 +108,7 @@ fn get_changes_nothing_and_replicates_nothing() {
     let server = &primary.server;
     let keys = ["running", "done"];
     wait_until_idle(&mut server.connect(), "running");
-    let before = keys.map(|key| digest(server, key));
+    let before = keys.map(|key| server.digest(key));
     primary.forget();
     for _ in 0..3 {
         for key in keys {
@@ -116,7 +116,7 @@ fn get_changes_nothing_and_replicates_nothing() {
         }
     }
     primary.expect_nothing();
-    assert_eq!(keys.map(|key| digest(&primary.server, key)), before);
+    assert_eq!(keys.map(|key| primary.server.digest(key)), before);
     // In transactions, scripts and read-only scripts as well.
     primary.ask("MULTI");
     primary.ask("DONCE.GET done");
@@ -130,17 +130,14 @@ fn get_changes_nothing_and_replicates_nothing() {
 fn get_tells_no_result_whose_time_is_up() {
     let server = Server::start();
     let mut client = server.connect();
-    let replies = at_once(
-        &mut client,
-        &[
-            "DONCE.BEGIN job TOKEN t",
-            "DONCE.DONE job t RESULT r PX 20",
-            "DONCE.GET job",
-            "DEBUG SLEEP 0.05",
-            "DONCE.GET job",
-            "EXISTS job",
-        ],
-    );
+    let replies = client.ask_all([
+        "DONCE.BEGIN job TOKEN t",
+        "DONCE.DONE job t RESULT r PX 20",
+        "DONCE.GET job",
+        "DEBUG SLEEP 0.05",
+        "DONCE.GET job",
+        "EXISTS job",
+    ]);
     assert_done(&replies[2], Some(b"r"), 1);
     assert!(replies[4].is_nil(), "{replies:?}");
     assert_eq!(replies[5], 1, "the timer comes later");

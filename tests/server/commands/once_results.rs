@@ -16,7 +16,7 @@ fn result_goes_to_waiters_and_late_requests_until_its_time_is_up() {
     let mut client = server.connect();
     client.ask("DONCE.BEGIN job TOKEN t");
     let mut waiters: Vec<_> = (0..5)
-        .map(|_| queued(&server, "DONCE.BEGIN job BLOCK 0"))
+        .map(|_| server.waiting("DONCE.BEGIN job BLOCK 0"))
         .collect();
     let binary: Vec<u8> = (0..=255).collect();
     let before = clock_ms();
@@ -33,7 +33,7 @@ fn result_goes_to_waiters_and_late_requests_until_its_time_is_up() {
     assert_eq!(done, 1);
     let after = clock_ms();
     for waiter in &mut waiters {
-        assert_done(&reply(waiter), Some(&binary), 1);
+        assert_done(&waiter.reply(), Some(&binary), 1);
         // The waiter got one reply and is unblocked.
         assert_eq!(waiter.ask("PING"), "PONG");
     }
@@ -105,10 +105,10 @@ fn results_attempts_and_reasons_are_kept_for_once_keep_ms() {
     client.ask("DONCE.BEGIN other TOKEN a");
     client.ask("DONCE.FAIL other a REASON r");
     assert_eq!(attempt(&client.ask("DONCE.BEGIN other TOKEN b")), 2);
-    let mut waiter = queued(&server, "DONCE.BEGIN other BLOCK 0");
+    let mut waiter = server.waiting("DONCE.BEGIN other BLOCK 0");
     waiter.expect_silence(Duration::from_millis(700));
     assert_eq!(client.ask("DONCE.FAIL other b REASON r"), 1);
-    assert_eq!(attempt(&reply(&mut waiter)), 3);
+    assert_eq!(attempt(&waiter.reply()), 3);
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn done_repeated_by_winning_token_answers_1_and_changes_nothing() {
     let mut client = server.connect();
     client.ask("DONCE.BEGIN job TOKEN t");
     assert_eq!(client.ask("DONCE.DONE job t RESULT first EX 100"), 1);
-    let before = digest(&server, "job");
+    let before = server.digest("job");
     assert_eq!(client.ask("DONCE.DONE job t RESULT second EX 9"), 1);
     assert_eq!(client.ask("DONCE.DONE job t"), 1);
     assert_done(&client.ask("DONCE.BEGIN job"), Some(b"first"), 1);
-    assert_eq!(digest(&server, "job"), before);
+    assert_eq!(server.digest("job"), before);
     // Only DONE, and only with the winning token, answers 1.
     assert_eq!(client.ask("DONCE.DONE job u RESULT second"), 0);
     for line in [
@@ -132,7 +132,7 @@ fn done_repeated_by_winning_token_answers_1_and_changes_nothing() {
     ] {
         assert_eq!(client.ask(line), 0, "{line}");
     }
-    assert_eq!(digest(&server, "job"), before);
+    assert_eq!(server.digest("job"), before);
 }
 
 #[test]
@@ -182,9 +182,9 @@ fn done_after_lapse_counts_until_next_begin_or_failed() {
 
     // After a waiter was answered FAILED, DONE of the lapsed run does not count.
     client.ask("DONCE.BEGIN queued TOKEN t EX 600");
-    let mut waiter = queued(&server, "DONCE.BEGIN queued MAX 1 BLOCK 0");
+    let mut waiter = server.waiting("DONCE.BEGIN queued MAX 1 BLOCK 0");
     assert_eq!(client.ask("DONCE.RENEW queued t PX 20"), 1);
-    assert_failed(&reply(&mut waiter), "lapsed", 1);
+    assert_failed(&waiter.reply(), "lapsed", 1);
     assert_eq!(client.ask("DONCE.DONE queued t"), 0);
 
     // An EPHEMERAL run whose connection closed has lapsed: its DONE counts.
@@ -230,10 +230,10 @@ fn done_after_lapse_counts_while_the_next_run_is_unheard() {
         next
     };
     let next = begin_unheard(&mut client, "job");
-    let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN behind BLOCK 0");
+    let mut waiter = server.waiting("DONCE.BEGIN job TOKEN behind BLOCK 0");
     assert_eq!(client.ask("DONCE.DONE job stranger"), 0);
     assert_eq!(client.ask("DONCE.DONE job worker RESULT r"), 1);
-    assert_done(&reply(&mut waiter), Some(b"r"), 1);
+    assert_done(&waiter.reply(), Some(b"r"), 1);
     // The client of the run that nobody heard of asks for its turn, and has nothing to do.
     assert_done(&client.ask(next), Some(b"r"), 1);
     assert_eq!(client.ask("DONCE.DONE job next"), 0);
@@ -260,18 +260,18 @@ fn thousand_waiters_all_get_the_result() {
     client.ask("DONCE.BEGIN job TOKEN t");
     let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
     for waiter in &mut waiters {
-        tell(waiter, "DONCE.BEGIN job MAX 1 BLOCK 0");
+        waiter.begin("DONCE.BEGIN job MAX 1 BLOCK 0");
     }
-    wait_for_blocked(&server, 1_000);
+    server.wait_for_blocked(1_000);
     assert_eq!(count(&mut client, "DONCE.INFO", "job", "waiters"), 1_000);
     assert_eq!(client.ask("DONCE.DONE job t RESULT r"), 1);
     // The waiters are answered in slices. A BEGIN that comes in between gets the result too, perhaps after a wait.
     assert_done(&client.ask("DONCE.BEGIN job BLOCK 0"), Some(b"r"), 1);
     for waiter in &mut waiters {
-        assert_done(&reply(waiter), Some(b"r"), 1);
+        assert_done(&waiter.reply(), Some(b"r"), 1);
         expect_no_more(waiter);
     }
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
     assert_eq!(server.info_number("dsync", "dsync_once_granted_at_once"), 1);
     assert_eq!(
@@ -285,7 +285,7 @@ fn result_or_reason_too_long_is_refused_with_the_bound() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DONCE.BEGIN job TOKEN t");
-    let before = digest(&server, "job");
+    let before = server.digest("job");
     for most in [65_536, 5, 0] {
         client.ask(format!("CONFIG SET dsync.max-result-bytes {most}"));
         for (command, option) in [("DONCE.DONE", "RESULT"), ("DONCE.FAIL", "REASON")] {
@@ -300,7 +300,7 @@ fn result_or_reason_too_long_is_refused_with_the_bound() {
             ] {
                 assert!(error.contains(word), "{word} is not in {error}");
             }
-            assert_eq!(digest(&server, "job"), before, "nothing has changed");
+            assert_eq!(server.digest("job"), before, "nothing has changed");
         }
     }
     // A text of exactly the bound is accepted, also after the bound was raised.

@@ -51,18 +51,18 @@ fn begin_waiters_get_replies_in_their_own_protocol() {
         server.connect_resp3(),
     ];
     let [run_out, failed, runs, done, done_too] = &mut waiters;
-    queue(&server, failed, "DONCE.BEGIN job MAX 1 BLOCK 0");
-    queue(&server, runs, "DONCE.BEGIN job TOKEN u BLOCK 0");
-    queue(&server, done, "DONCE.BEGIN job BLOCK 0");
-    queue(&server, done_too, "DONCE.BEGIN job BLOCK 0");
-    tell(run_out, "DONCE.BEGIN job BLOCK 30");
-    assert!(reply(run_out).is_nil());
+    failed.wait_on(&server, "DONCE.BEGIN job MAX 1 BLOCK 0");
+    runs.wait_on(&server, "DONCE.BEGIN job TOKEN u BLOCK 0");
+    done.wait_on(&server, "DONCE.BEGIN job BLOCK 0");
+    done_too.wait_on(&server, "DONCE.BEGIN job BLOCK 0");
+    run_out.begin("DONCE.BEGIN job BLOCK 30");
+    assert!(run_out.reply().is_nil());
     assert_eq!(client.ask("DONCE.FAIL job t"), 1);
-    assert_failed(&reply(failed), "failed", 1);
-    assert_eq!(attempt(&reply(runs)), 2);
+    assert_failed(&failed.reply(), "failed", 1);
+    assert_eq!(attempt(&runs.reply()), 2);
     assert_eq!(client.ask("DONCE.DONE job u RESULT r"), 1);
-    assert_done(&reply(done), Some(b"r"), 2);
-    assert_done(&reply(done_too), Some(b"r"), 2);
+    assert_done(&done.reply(), Some(b"r"), 2);
+    assert_done(&done_too.reply(), Some(b"r"), 2);
 }
 
 #[test]
@@ -70,22 +70,22 @@ fn one_runs_and_others_wait_in_order() {
     let server = Server::start();
     let mut client = server.connect();
     let first = run(&client.ask("DONCE.BEGIN job TOKEN a"));
-    let mut second = queued(&server, "DONCE.BEGIN job TOKEN b BLOCK 0");
-    let mut third = queued(&server, "DONCE.BEGIN job TOKEN c BLOCK 0");
+    let mut second = server.waiting("DONCE.BEGIN job TOKEN b BLOCK 0");
+    let mut third = server.waiting("DONCE.BEGIN job TOKEN c BLOCK 0");
     assert!(
         client.ask("DONCE.BEGIN job").is_nil(),
         "a try answers at once"
     );
     second.expect_silence(A_WHILE);
     assert_eq!(client.ask("DONCE.FAIL job a REASON one"), 1);
-    let next = run(&reply(&mut second));
+    let next = run(&second.reply());
     assert_eq!((next.token.as_str(), next.attempt), ("b", 2));
     assert!(next.fence > first.fence);
     third.expect_silence(A_WHILE);
     assert_eq!(about(&mut client, "job", "state"), *"running");
     assert_eq!(about(&mut client, "job", "last-reason"), *"one");
     assert_eq!(client.ask("DONCE.FAIL job b"), 1);
-    assert_eq!(attempt(&reply(&mut third)), 3);
+    assert_eq!(attempt(&third.reply()), 3);
     assert_eq!(about(&mut client, "job", "last-reason"), *"failed");
 }
 
@@ -152,15 +152,15 @@ fn run_that_ends_unfinished_goes_to_next_waiter_with_its_attempt() {
         let mut admin = server.connect();
         let mut worker = server.connect();
         let first = run(&worker.ask(begin));
-        let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN next PX 60000 BLOCK 0");
-        let mut behind = queued(&server, "DONCE.BEGIN job BLOCK 0");
+        let mut waiter = server.waiting("DONCE.BEGIN job TOKEN next PX 60000 BLOCK 0");
+        let mut behind = server.waiting("DONCE.BEGIN job BLOCK 0");
         if let Some(line) = line {
             let line = line.replace("FENCE", &first.fence.to_string());
             assert_eq!(admin.ask(line), 1, "{name}");
         } else if begin.ends_with("EPHEMERAL") {
             worker.close();
         }
-        let next = run(&reply(&mut waiter));
+        let next = run(&waiter.reply());
         assert_eq!(next.attempt, attempt, "after {name}");
         assert!(next.fence > first.fence, "after {name}");
         let known = about(&mut admin, "job", "last-reason");
@@ -175,7 +175,7 @@ fn run_that_ends_unfinished_goes_to_next_waiter_with_its_attempt() {
         }
         behind.expect_silence(Duration::from_millis(10));
         assert_eq!(admin.ask("DONCE.DONE job next"), 1);
-        assert_done(&reply(&mut behind), None, attempt);
+        assert_done(&behind.reply(), None, attempt);
     }
 }
 
@@ -208,18 +208,15 @@ fn undelivered_run_counts_no_attempt() {
     client.ask("DONCE.BEGIN job TOKEN a");
     let mut lost = server.connect();
     let id = lost.id();
-    queue(&server, &mut lost, "DONCE.BEGIN job BLOCK 0");
-    let mut next = queued(&server, "DONCE.BEGIN job TOKEN next MAX 2 BLOCK 0");
-    let replies = at_once(
-        &mut client,
-        &[
-            "DONCE.FAIL job a REASON first".to_owned(),
-            format!("CLIENT KILL ID {id}"),
-        ],
-    );
+    lost.wait_on(&server, "DONCE.BEGIN job BLOCK 0");
+    let mut next = server.waiting("DONCE.BEGIN job TOKEN next MAX 2 BLOCK 0");
+    let replies = client.ask_all([
+        "DONCE.FAIL job a REASON first".to_owned(),
+        format!("CLIENT KILL ID {id}"),
+    ]);
     assert_eq!(replies, [Reply::Int(1), Reply::Int(1)]);
     lost.expect_closed(SOON);
-    assert_eq!(attempt(&reply(&mut next)), 2);
+    assert_eq!(attempt(&next.reply()), 2);
     assert_eq!(attempts(&mut client, "job"), 2);
     assert_eq!(about(&mut client, "job", "last-reason"), *"first");
     assert_eq!(server.info_number("dsync", "dsync_once_undelivered"), 1);
@@ -234,17 +231,14 @@ fn overdue_run_can_still_be_ended_or_renewed_by_its_token() {
         ("DONCE.FAIL job t", "idle"),
         ("DONCE.RENEW job t", "running"),
     ] {
-        let replies = at_once(
-            &mut client,
-            &[
-                "DONCE.BEGIN job TOKEN t PX 20",
-                "DEBUG SLEEP 0.06",
-                "DONCE.CHECK job t",
-                line,
-                "DONCE.INFO job",
-                "DEL job",
-            ],
-        );
+        let replies = client.ask_all([
+            "DONCE.BEGIN job TOKEN t PX 20",
+            "DEBUG SLEEP 0.06",
+            "DONCE.CHECK job t",
+            line,
+            "DONCE.INFO job",
+            "DEL job",
+        ]);
         assert_eq!(replies[2], 0, "overdue before {line}");
         assert_eq!(replies[3], 1, "{line}");
         assert_eq!(*replies[4].field("state"), state, "{line}");
@@ -260,7 +254,7 @@ fn begin_by_running_token_answers_the_same_run() {
     let first = run(&client.ask("DONCE.BEGIN job TOKEN t EX 10 MAX 2"));
     assert_eq!(first.attempt, 2);
     // Also on another connection, with BLOCK, with MAX reached, and while others wait.
-    let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN w BLOCK 0");
+    let mut waiter = server.waiting("DONCE.BEGIN job TOKEN w BLOCK 0");
     for line in [
         "DONCE.BEGIN job TOKEN t EX 1000",
         "DONCE.BEGIN job TOKEN t EX 1000 MAX 1 BLOCK 0",
@@ -278,7 +272,7 @@ fn begin_by_running_token_answers_the_same_run() {
     old.close();
     waiter.expect_silence(A_WHILE);
     new.close();
-    assert_eq!(attempt(&reply(&mut waiter)), 3);
+    assert_eq!(attempt(&waiter.reply()), 3);
     // The run is over, so a BEGIN with its token is a new request.
     assert!(client.ask("DONCE.BEGIN job TOKEN t").is_nil());
     assert_eq!(client.ask("DONCE.DONE job w RESULT r"), 1);
@@ -294,34 +288,34 @@ fn begin_by_queued_token_takes_over_its_place_with_the_new_max() {
     let mut client = server.connect();
     client.ask("CONFIG SET dsync.rejoin-ms 60000");
     client.ask("DONCE.BEGIN job TOKEN a");
-    let mut old = queued(&server, "DONCE.BEGIN job MAX 1 TOKEN t BLOCK 0");
-    let mut behind = queued(&server, "DONCE.BEGIN job TOKEN b BLOCK 0");
+    let mut old = server.waiting("DONCE.BEGIN job MAX 1 TOKEN t BLOCK 0");
+    let mut behind = server.waiting("DONCE.BEGIN job TOKEN b BLOCK 0");
     assert!(
         client.ask("DONCE.BEGIN job MAX 9 TOKEN t").is_nil(),
         "a try changes nothing"
     );
     let mut new = server.connect();
-    tell(&mut new, "DONCE.BEGIN job MAX 2 TOKEN t BLOCK 0");
-    let superseded = reply(&mut old);
+    new.begin("DONCE.BEGIN job MAX 2 TOKEN t BLOCK 0");
+    let superseded = old.reply();
     assert!(
         superseded.error().starts_with("UNBLOCKED superseded"),
         "{superseded:?}"
     );
     // The place can be taken over again after its connection closed.
     new.close();
-    wait_for_blocked(&server, 1);
-    let mut newest = queued(&server, "DONCE.BEGIN job MAX 2 TOKEN t BLOCK 0");
+    server.wait_for_blocked(1);
+    let mut newest = server.waiting("DONCE.BEGIN job MAX 2 TOKEN t BLOCK 0");
     assert_eq!(client.ask("DONCE.FAIL job a"), 1);
-    assert_eq!(attempt(&reply(&mut newest)), 2);
+    assert_eq!(attempt(&newest.reply()), 2);
     behind.expect_silence(A_WHILE);
     // A vacant place does not hold up DONE, and its token gets the result.
     client.ask("DONCE.BEGIN other TOKEN a");
-    queued(&server, "DONCE.BEGIN other TOKEN t BLOCK 0").close();
-    wait_for_blocked(&server, 1);
+    server.waiting("DONCE.BEGIN other TOKEN t BLOCK 0").close();
+    server.wait_for_blocked(1);
     assert_eq!(client.ask("DONCE.DONE other a"), 1);
     assert_done(&client.ask("DONCE.BEGIN other TOKEN t BLOCK 0"), None, 1);
     assert_eq!(client.ask("DONCE.FAIL job t"), 1);
-    assert_eq!(attempt(&reply(&mut behind)), 3);
+    assert_eq!(attempt(&behind.reply()), 3);
 }
 
 #[test]
@@ -340,16 +334,13 @@ fn begin_by_same_token_with_other_options_is_no_mismatch() {
         let again = client.ask(format!("DONCE.BEGIN job TOKEN t {options}"));
         assert_eq!(run(&again), first, "{options}");
     }
-    let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN w OWNER me MAX 2 BLOCK 0");
+    let mut waiter = server.waiting("DONCE.BEGIN job TOKEN w OWNER me MAX 2 BLOCK 0");
     for options in requests {
         let again = client.ask(format!("DONCE.BEGIN job TOKEN w {options}"));
         assert!(again.is_nil(), "{options}: {again:?}");
         let mut retry = server.connect();
-        tell(
-            &mut retry,
-            format!("DONCE.BEGIN job TOKEN w BLOCK 0 {options}"),
-        );
-        let old = reply(&mut waiter);
+        retry.begin(format!("DONCE.BEGIN job TOKEN w BLOCK 0 {options}"));
+        let old = waiter.reply();
         assert!(
             old.error().starts_with("UNBLOCKED superseded"),
             "{options}: {old:?}"
@@ -357,7 +348,7 @@ fn begin_by_same_token_with_other_options_is_no_mismatch() {
         waiter = retry;
     }
     assert_eq!(client.ask("DONCE.DONE job t"), 1);
-    assert_done(&reply(&mut waiter), None, 1);
+    assert_done(&waiter.reply(), None, 1);
 }
 
 #[test]
@@ -373,8 +364,8 @@ fn run_is_untouched_by_other_tokens() {
     }
     assert_eq!(client.ask("EXISTS job"), 0);
     client.ask("DONCE.BEGIN job TOKEN t EX 1000");
-    let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN w BLOCK 0");
-    let before = digest(&server, "job");
+    let mut waiter = server.waiting("DONCE.BEGIN job TOKEN w BLOCK 0");
+    let before = server.digest("job");
     for token in ["u", "w", "T"] {
         for line in ["DONE", "FAIL", "RENEW", "CHECK"] {
             assert_eq!(client.ask(format!("DONCE.{line} job {token}")), 0);
@@ -383,7 +374,7 @@ fn run_is_untouched_by_other_tokens() {
     for token in ["u", "T"] {
         assert_eq!(client.ask(format!("DONCE.RELEASE job {token}")), 0);
     }
-    assert_eq!(digest(&server, "job"), before);
+    assert_eq!(server.digest("job"), before);
     waiter.expect_silence(A_WHILE);
     assert!(client.ask("DONCE.CHECK job t").as_int() > 900_000);
     assert_eq!(client.ask("DONCE.RENEW job t EX 2000"), 1);
@@ -395,15 +386,12 @@ fn begin_in_transaction_or_script_is_a_try() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DONCE.BEGIN job TOKEN t");
-    let replies = at_once(
-        &mut client,
-        &[
-            "MULTI",
-            "DONCE.BEGIN job BLOCK 0",
-            "DONCE.BEGIN other BLOCK 0 TOKEN u",
-            "EXEC",
-        ],
-    );
+    let replies = client.ask_all([
+        "MULTI",
+        "DONCE.BEGIN job BLOCK 0",
+        "DONCE.BEGIN other BLOCK 0 TOKEN u",
+        "EXEC",
+    ]);
     let results = replies[3].as_array();
     assert!(results[0].is_nil());
     assert_eq!(attempt(&results[1]), 1);

@@ -66,7 +66,7 @@ fn add_fixtures(server: &Server) {
 
 /// The digest of each fixture and of the whole data set.
 fn digests(server: &Server) -> Vec<(&'static str, String)> {
-    let each = FIXTURES.iter().map(|key| (*key, digest(server, key)));
+    let each = FIXTURES.iter().map(|key| (*key, server.digest(key)));
     let whole = server.connect().ask("DEBUG DIGEST");
     each.chain([("all", whole.as_str().to_owned())]).collect()
 }
@@ -159,10 +159,10 @@ fn once_keys_survive_dump_and_restore() {
     let mut client = server.connect();
     for key in FIXTURES {
         let payload = client.ask(format!("DUMP {key}"));
-        let before = digest(&server, key);
+        let before = server.digest(key);
         assert_eq!(client.ask(format!("DEL {key}")), 1);
         assert_eq!(call!(client, "RESTORE", key, 0, payload.as_bytes()), "OK");
-        assert_eq!(digest(&server, key), before, "{key}");
+        assert_eq!(server.digest(key), before, "{key}");
     }
     assert_in_use(&server);
 }
@@ -221,14 +221,14 @@ fn once_changes_in_replication_stream_are_exact() {
     assert_eq!(commands, [apply(&[grant(&change, &first, "me")])]);
 
     // A request that waits, a refused try and a refused FAIL replicate nothing.
-    let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN b BLOCK 0");
+    let mut waiter = server.waiting("DONCE.BEGIN job TOKEN b BLOCK 0");
     assert!(client.ask("DONCE.BEGIN job").is_nil());
     assert_eq!(client.ask("DONCE.FAIL job x"), 0);
     assert!(replicated().is_empty());
 
     // One command has the failure and the grant to the next waiter.
     assert_eq!(client.ask("DONCE.FAIL job a REASON oh"), 1);
-    let second = run(&reply(&mut waiter));
+    let second = run(&waiter.reply());
     let commands = replicated();
     let (at, change) = (number(&commands[0][3], 2), commands[0][4].clone());
     let fail = format!("FAIL {} {at} 2:oh", first.fence);

@@ -76,10 +76,9 @@ fn worker_process() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut client = Client::connect(address).expect("the test's server is there");
     let me = std::process::id();
-    tell(
-        &mut client,
-        format!("DONCE.BEGIN job TOKEN worker-{me} OWNER {me} BLOCK 0 {options}"),
-    );
+    client.begin(format!(
+        "DONCE.BEGIN job TOKEN worker-{me} OWNER {me} BLOCK 0 {options}"
+    ));
     let begun = client.recv(Duration::from_secs(60)).expect("an answer");
     let words = begun.as_array();
     if words[0] == *"RUN" {
@@ -225,11 +224,11 @@ fn work_started_by_five_instances_is_done_once_across_restarts() {
         .collect();
     drop((running, results));
     let (begun, resume) = has_begun.recv_timeout(SOON).expect("one begins");
-    wait_for_blocked(&server, 4);
+    server.wait_for_blocked(4);
     server.kill9();
     server.start_again();
     // The other four wait again; none of them runs.
-    wait_for_blocked(&server, 4);
+    server.wait_for_blocked(4);
     resume.send(()).expect("it waits for the word");
     let answers: Vec<_> = (0..5)
         .map(|_| outcome.recv_timeout(SOON).expect("every instance learns"))
@@ -318,9 +317,9 @@ fn work_that_keeps_failing_is_given_up_until_max_is_raised() {
     // An operator allows one more attempt.
     let begun = client.ask("DONCE.BEGIN job MAX 4 TOKEN operator");
     assert_eq!(begun.as_array()[3], 4);
-    let mut waiter = queued(&server, "DONCE.BEGIN job MAX 3 BLOCK 0");
+    let mut waiter = server.waiting("DONCE.BEGIN job MAX 3 BLOCK 0");
     assert_eq!(client.ask("DONCE.DONE job operator RESULT paid"), 1);
-    for reply in [reply(&mut waiter), client.ask("DONCE.BEGIN job MAX 1")] {
+    for reply in [waiter.reply(), client.ask("DONCE.BEGIN job MAX 1")] {
         let words = reply.as_array();
         assert_eq!((words[0].as_str(), words[1].as_str()), ("DONE", "paid"));
         assert_eq!(words[2], 4);

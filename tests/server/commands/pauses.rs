@@ -26,11 +26,11 @@ fn pause_refuses_tries_queues_requests_and_serves_them_in_order() {
             "{family}: a wait that runs out"
         );
         let mut waiters =
-            ["w1", "w2"].map(|token| queued(&server, format!("{request} BLOCK 0 TOKEN {token}")));
+            ["w1", "w2"].map(|token| server.waiting(format!("{request} BLOCK 0 TOKEN {token}")));
         let left = client.ask(format!("{family}.PAUSE k 0")).as_int();
         assert!((590_000..=600_000).contains(&left), "{family}: {left}");
         for (waiter, token) in waiters.iter_mut().zip(["w1", "w2"]) {
-            let (granted, _) = any_grant(&reply(waiter));
+            let (granted, _) = any_grant(&waiter.reply());
             assert_eq!(granted, token.as_bytes(), "{family}");
             assert_eq!(client.ask(format!("{family}.RELEASE k {token}")), 1);
         }
@@ -65,11 +65,11 @@ fn lease_lapses_in_a_pause_and_nobody_is_granted_before_its_end() {
     let mut client = server.connect();
     let lines = ["DLOCK.ACQUIRE k PX 20", "DLOCK.PAUSE k 300"];
     let since = unix_ms();
-    at_once(&mut client, &lines);
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    client.ask_all(&lines);
+    let mut waiter = server.waiting("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     eventually("the lapse", SOON, || lock_holders(&mut client, "k") == 0);
     // No command ends the pause.
-    assert_eq!(granted(&mut waiter).0, "w");
+    assert_eq!(waiter.granted().0, "w");
     assert!(unix_ms() >= since + 300, "not before the pause is over");
     assert_eq!(lock_holders(&mut client, "k"), 1);
 }
@@ -110,17 +110,17 @@ fn pause_keeps_its_key_moves_with_rename_and_goes_with_del() {
         assert_eq!(client.ask("EXISTS k"), 0, "{family}: 0 makes no key");
         client.ask(format!("{family}.PAUSE k 600000"));
         assert_eq!(client.ask("TTL k"), -1, "{family}");
-        let mut waiter = queued(&server, format!("{request} BLOCK 0"));
+        let mut waiter = server.waiting(format!("{request} BLOCK 0"));
         assert_eq!(client.ask("RENAME k moved"), "OK");
         assert!(
-            fence_in(&reply(&mut waiter)).is_some(),
+            fence_in(&waiter.reply()).is_some(),
             "{family}: the old name is free"
         );
         let moved = request.replace(" k", " moved");
         assert!(client.ask(&moved).is_nil(), "{family}: the new is not");
-        let mut waiter = queued(&server, format!("{moved} BLOCK 0"));
+        let mut waiter = server.waiting(format!("{moved} BLOCK 0"));
         assert_eq!(client.ask("DEL moved"), 1);
-        assert!(fence_in(&reply(&mut waiter)).is_some(), "{family}");
+        assert!(fence_in(&waiter.reply()).is_some(), "{family}");
         client.ask("FLUSHALL");
         // With its end, or with 0, the key goes.
         client.ask(format!("{family}.PAUSE k 5"));
@@ -137,7 +137,7 @@ fn pause_keeps_its_key_moves_with_rename_and_goes_with_del() {
 fn renamed_pause_ends_without_a_command_on_its_key() {
     let server = Server::start();
     let mut client = server.connect();
-    at_once(&mut client, &["DLOCK.PAUSE k 20", "RENAME k moved"]);
+    client.ask_all(["DLOCK.PAUSE k 20", "RENAME k moved"]);
     eventually("an empty database", SOON, || client.ask("DBSIZE") == 0);
 }
 
@@ -164,17 +164,14 @@ fn pause_and_revoke_are_one_transaction() {
     let server = Server::start();
     let mut client = server.connect();
     let fence = client.ask("DLOCK.ACQUIRE k TOKEN a").grant().1;
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN b");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE k BLOCK 0 TOKEN b");
     let revoke = format!("DLOCK.REVOKE k {fence}");
-    let replies = at_once(
-        &mut client,
-        &["MULTI", "DLOCK.PAUSE k 600000", &revoke, "EXEC"],
-    );
+    let replies = client.ask_all(["MULTI", "DLOCK.PAUSE k 600000", &revoke, "EXEC"]);
     assert_eq!(replies[3].as_array(), [Reply::Int(0), Reply::Int(1)]);
     waiter.expect_silence(A_WHILE);
     let script = "EVAL \"return redis.call('DLOCK.PAUSE', KEYS[1], 0)\" 1 k";
     assert!(client.ask(script).as_int() > 0);
-    assert_eq!(granted(&mut waiter).0, "b");
+    assert_eq!(waiter.granted().0, "b");
 }
 
 /// FAILED is told to the first in line, and the round of a paused group finishes.
@@ -183,22 +180,22 @@ fn failures_and_rounds_are_told_in_a_pause() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DONCE.BEGIN o TOKEN t");
-    let mut exhausted = queued(&server, "DONCE.BEGIN o MAX 1 BLOCK 0");
+    let mut exhausted = server.waiting("DONCE.BEGIN o MAX 1 BLOCK 0");
     client.ask("DONCE.PAUSE o 600000");
     client.ask("DONCE.FAIL o t REASON broken");
     assert_eq!(
-        reply(&mut exhausted).as_array()[..2],
+        exhausted.reply().as_array()[..2],
         ["FAILED", "broken"].map(bulk)
     );
     assert_eq!(client.ask("DONCE.BEGIN o MAX 1").as_array()[0], *"FAILED");
     assert!(client.ask("DONCE.BEGIN o MAX 2").is_nil());
 
     client.ask("DWG.ADD g TOKEN t");
-    let mut watcher = queued(&server, "DWG.WAIT g BLOCK 0");
+    let mut watcher = server.waiting("DWG.WAIT g BLOCK 0");
     client.ask("DWG.PAUSE g 600000");
     client.ask("DWG.DONE g t");
     assert_eq!(
-        reply(&mut watcher),
+        watcher.reply(),
         Reply::Array(vec![Reply::Int(1), Reply::Int(0)])
     );
 }
@@ -214,7 +211,7 @@ fn pause_signals_its_key_as_modified() {
     for pause in ["DLOCK.PAUSE k 600000", "DLOCK.PAUSE k 0"] {
         client.ask("WATCH k");
         other.ask(pause);
-        let replies = at_once(&mut client, &["MULTI", "PING", "EXEC"]);
+        let replies = client.ask_all(["MULTI", "PING", "EXEC"]);
         assert!(replies[2].is_nil(), "{pause}");
     }
 }
@@ -229,13 +226,13 @@ fn paused_group_without_its_queued_add_finishes_with_next_command_or_end_of_paus
     let finished = || Reply::Array(vec![Reply::Int(1), Reply::Int(0)]);
     for (pause_ms, ask_for) in [(600_000, Some("DWG.WAIT moved")), (300, None)] {
         client.ask("DWG.ADD g LIMIT 1 TOKEN t").grant();
-        let mut adding = queued(&server, "DWG.ADD g LIMIT 1 TOKEN u BLOCK 0");
+        let mut adding = server.waiting("DWG.ADD g LIMIT 1 TOKEN u BLOCK 0");
         client.ask(format!("DWG.PAUSE g {pause_ms}"));
         assert_eq!(client.ask("DWG.DONE g t"), 1);
         assert!(client.ask("DWG.WAIT g").is_nil(), "one is queued");
         assert_eq!(client.ask("RENAME g moved"), "OK");
         // The request stays with the name, which is not paused.
-        granted(&mut adding);
+        adding.granted();
         if let Some(line) = ask_for {
             assert_eq!(*client.ask("DWG.INFO moved").field("state"), "paused");
             assert_eq!(client.ask(line), finished());

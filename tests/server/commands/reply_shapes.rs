@@ -85,11 +85,11 @@ fn tell_story(server: &Server, connect: fn(&Server) -> Client, story: &str) {
     for line in story.lines().filter(|line| !line.is_empty()) {
         let (request, expected) = line.split_once("  ").unwrap_or((line, ""));
         if let Some(request) = request.strip_prefix("B> ") {
-            queue(server, &mut waiter, request);
+            waiter.wait_on(server, request);
             continue;
         }
         let answer = match request {
-            "B" => reply(&mut waiter),
+            "B" => waiter.reply(),
             request => client.ask(request.replace("{fence}", &fence.to_string())),
         };
         assert_eq!(told(&answer), expected.trim(), "{line}");

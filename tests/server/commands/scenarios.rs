@@ -162,13 +162,13 @@ fn group_whose_members_all_crash_serves_its_waiters() {
         let mut next: Vec<_> = (0..LIMIT)
             .map(|_| {
                 let mut worker = server.connect();
-                worker.send(&["DWG.ADD", "jobs", "LIMIT", "5", "BLOCK", "0"]);
+                worker.begin("DWG.ADD jobs LIMIT 5 BLOCK 0");
                 worker
             })
             .collect();
-        wait_for_blocked(&server, LIMIT as u64);
+        server.wait_for_blocked(LIMIT as u64);
         let mut watcher = server.connect();
-        watcher.send(&["DWG.WAIT", "jobs", "BLOCK", "0"]);
+        watcher.begin("DWG.WAIT jobs BLOCK 0");
         // All members crash; none is left that could release.
         slots.drain(..).for_each(Client::close);
         for worker in &mut next {
@@ -378,7 +378,7 @@ fn semaphore_of_crashing_holders_keeps_its_limit_and_its_permits() {
     eventually("places left vacant to be given up", SOON, || {
         client.ask("EXISTS pool") == 0
     });
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn semaphore_refused_try_changes_nothing() {
     client.ask("DSEM.ACQUIRE sem LIMIT 3 PERMITS 2").grant();
     let state = |client: &mut Client| {
         (
-            digest(&server, "sem"),
+            server.digest("sem"),
             info(client, "limit"),
             info(client, "limit-changes"),
         )
@@ -30,7 +30,7 @@ fn semaphore_refused_try_changes_nothing() {
         assert_eq!(state(&mut client), before, "{request:?}");
     }
     // A try that would fit is refused because of a waiter, and changes nothing either.
-    let mut waiter = queued(&server, "DSEM.ACQUIRE sem PERMITS 2 BLOCK 0");
+    let mut waiter = server.waiting("DSEM.ACQUIRE sem PERMITS 2 BLOCK 0");
     for request in [&["LIMIT", "9"][..], &[], &["LIMIT", "9", "PERMITS", "4"]] {
         let reply = client.call(&[&["DSEM.ACQUIRE", "sem"], request].concat());
         assert!(reply.is_nil(), "{request:?}: {reply:?}");
@@ -76,10 +76,10 @@ fn semaphore_large_request_is_not_starved_by_small_ones() {
     let mut small: Vec<_> = (0..2)
         .map(|_| client.ask("DSEM.ACQUIRE sem LIMIT 3").grant().0)
         .collect();
-    let mut large = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
+    let mut large = server.waiting("DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
     // One permit stays free while the large request waits, and no small request gets it.
     let mut behind: Vec<_> = (0..3)
-        .map(|_| queued(&server, "DSEM.ACQUIRE sem BLOCK 0"))
+        .map(|_| server.waiting("DSEM.ACQUIRE sem BLOCK 0"))
         .collect();
     assert!(client.ask("DSEM.ACQUIRE sem").is_nil());
     assert_eq!(info(&mut client, "available"), 1);
@@ -93,11 +93,11 @@ fn semaphore_large_request_is_not_starved_by_small_ones() {
         client.ask(format!("DSEM.RELEASE sem {}", small.remove(0))),
         1
     );
-    let (token, fence) = granted(&mut large);
+    let (token, fence) = large.granted();
     behind[0].expect_silence(A_WHILE);
     assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1);
     for waiter in &mut behind {
-        assert!(granted(waiter).1 > fence);
+        assert!(waiter.granted().1 > fence);
     }
 }
 
@@ -107,16 +107,16 @@ fn semaphore_head_that_leaves_makes_room_for_the_next() {
     let mut client = server.connect();
     client.ask("DSEM.ACQUIRE sem LIMIT 3").grant();
     // Two permits are free and the head wants three. First its connection closes.
-    let head = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
-    let mut next = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
+    let head = server.waiting("DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
+    let mut next = server.waiting("DSEM.ACQUIRE sem BLOCK 0");
     head.close();
-    granted(&mut next);
+    next.granted();
     // Then the next head's wait times out.
-    let mut head = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 800");
+    let mut head = server.waiting("DSEM.ACQUIRE sem PERMITS 3 BLOCK 800");
     let mut next = server.connect();
-    next.send(&["DSEM.ACQUIRE", "sem", "BLOCK", "0"]);
-    assert!(reply(&mut head).is_nil());
-    granted(&mut next);
+    next.begin("DSEM.ACQUIRE sem BLOCK 0");
+    assert!(head.reply().is_nil());
+    next.granted();
 }
 
 #[test]
@@ -127,16 +127,16 @@ fn semaphore_waiters_that_fit_together_are_granted_together() {
     let sizes = ["1", "2", "2", "1"];
     let mut waiters: Vec<_> = sizes
         .iter()
-        .map(|size| queued(&server, format!("DSEM.ACQUIRE sem PERMITS {size} BLOCK 0")))
+        .map(|size| server.waiting(format!("DSEM.ACQUIRE sem PERMITS {size} BLOCK 0")))
         .collect();
     assert_eq!(client.ask(format!("DSEM.RELEASE sem {held}")), 1);
-    let (one, _) = granted(&mut waiters[0]);
-    granted(&mut waiters[1]);
+    let (one, _) = waiters[0].granted();
+    waiters[1].granted();
     // One permit is free, but the last waiter must not pass the one ahead of it.
-    wait_for_blocked(&server, 2);
+    server.wait_for_blocked(2);
     waiters[3].expect_silence(A_WHILE);
     assert_eq!(client.ask(format!("DSEM.RELEASE sem {one}")), 1);
-    granted(&mut waiters[2]);
+    waiters[2].granted();
     waiters[3].expect_silence(A_WHILE);
     assert_eq!(info(&mut client, "available"), 0);
 }
@@ -188,9 +188,9 @@ fn semaphore_permits_come_back_however_the_hold_ends() {
         }
         let (token, fence) = holder.call(&request).grant();
         // Together the two waiters need all three permits.
-        let mut two = queued(&server, "DSEM.ACQUIRE sem PERMITS 2 BLOCK 0");
+        let mut two = server.waiting("DSEM.ACQUIRE sem PERMITS 2 BLOCK 0");
         let mut one = server.connect();
-        one.send(&["DSEM.ACQUIRE", "sem", "BLOCK", "0"]);
+        one.begin("DSEM.ACQUIRE sem BLOCK 0");
         match exit {
             Release => assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1),
             Lapse => {}
@@ -199,8 +199,8 @@ fn semaphore_permits_come_back_however_the_hold_ends() {
             Del => assert_eq!(client.ask("DEL sem"), 1),
             FlushAll => assert_eq!(client.ask("FLUSHALL"), "OK"),
         }
-        let (_, second) = granted(&mut two);
-        let (_, third) = granted(&mut one);
+        let (_, second) = two.granted();
+        let (_, third) = one.granted();
         assert!(
             fence < second && second < third,
             "{exit:?}: {fence}, {second}, {third}"

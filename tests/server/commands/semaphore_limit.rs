@@ -40,7 +40,7 @@ fn semaphore_permits_above_the_limit_are_refused() {
         assert_eq!(client.ask("EXISTS sem"), 0);
     }
     client.ask("DSEM.ACQUIRE sem LIMIT 5").grant();
-    let before = digest(&server, "sem");
+    let before = server.digest("sem");
     for block in [&[][..], &["BLOCK", "0"]] {
         let in_force = [&["DSEM.ACQUIRE", "sem", "PERMITS", "6"], block].concat();
         assert_error(&client.call(&in_force), &["TOOMANY ", "6", "5"]);
@@ -52,7 +52,7 @@ fn semaphore_permits_above_the_limit_are_refused() {
         .concat();
         assert_error(&client.call(&own), &["TOOMANY ", "3", "2"]);
     }
-    assert_eq!(digest(&server, "sem"), before);
+    assert_eq!(server.digest("sem"), before);
     // A pinned limit overrides the request's own.
     client.ask("DSEM.LIMIT sem 4");
     let reply = client.ask("DSEM.ACQUIRE sem LIMIT 9 PERMITS 5 BLOCK 0");
@@ -67,24 +67,24 @@ fn semaphore_limit_lowered_refuses_waiters_for_more() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DSEM.ACQUIRE sem LIMIT 5 PERMITS 3").grant();
-    let mut three = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
-    let mut five = queued(&server, "DSEM.ACQUIRE sem PERMITS 5 BLOCK 0");
-    let mut one = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
-    let mut four = queued(&server, "DSEM.ACQUIRE sem PERMITS 4 BLOCK 0");
+    let mut three = server.waiting("DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
+    let mut five = server.waiting("DSEM.ACQUIRE sem PERMITS 5 BLOCK 0");
+    let mut one = server.waiting("DSEM.ACQUIRE sem BLOCK 0");
+    let mut four = server.waiting("DSEM.ACQUIRE sem PERMITS 4 BLOCK 0");
 
     assert_eq!(client.ask("DSEM.LIMIT sem 3"), 5);
-    assert_error(&reply(&mut five), &["TOOMANY ", "5", "3"]);
-    assert_error(&reply(&mut four), &["TOOMANY ", "4", "3"]);
-    wait_for_blocked(&server, 2);
+    assert_error(&five.reply(), &["TOOMANY ", "5", "3"]);
+    assert_error(&four.reply(), &["TOOMANY ", "4", "3"]);
+    server.wait_for_blocked(2);
     three.expect_silence(A_WHILE);
     one.expect_silence(A_WHILE);
 
     // After NONE, the limit of a new request does the same. The head is refused, and waiters that fit are served.
     assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 3);
     let mut two = server.connect();
-    tell(&mut two, "DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 BLOCK 0");
-    assert_error(&reply(&mut three), &["TOOMANY ", "3", "2"]);
-    wait_for_blocked(&server, 2);
+    two.begin("DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 BLOCK 0");
+    assert_error(&three.reply(), &["TOOMANY ", "3", "2"]);
+    server.wait_for_blocked(2);
     assert_eq!(info(&mut client, "limit"), 2);
     assert_eq!(info(&mut client, "waiters"), 2);
     let fence = client
@@ -94,7 +94,7 @@ fn semaphore_limit_lowered_refuses_waiters_for_more() {
         .field("fence")
         .as_int();
     assert_eq!(client.ask(format!("DSEM.REVOKE sem {fence}")), 1);
-    granted(&mut one);
+    one.granted();
     two.expect_silence(A_WHILE);
 }
 
@@ -117,19 +117,19 @@ fn semaphore_limit_takes_force_once_when_its_request_queues() {
     let server = Server::start();
     let mut client = server.connect();
     let (held, _) = client.ask("DSEM.ACQUIRE sem LIMIT 1").grant();
-    let mut first = queued(&server, "DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 BLOCK 0");
+    let mut first = server.waiting("DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 BLOCK 0");
     assert_eq!(info(&mut client, "limit"), 2);
     assert_eq!(info(&mut client, "available"), 1);
     let mut second = server.connect();
-    tell(&mut second, "DSEM.ACQUIRE sem LIMIT 4 PERMITS 4 BLOCK 0");
+    second.begin("DSEM.ACQUIRE sem LIMIT 4 PERMITS 4 BLOCK 0");
     // The second's limit makes room for the first. The first's own, smaller limit does not return with its grant.
-    let (first, _) = granted(&mut first);
-    wait_for_blocked(&server, 1);
+    let (first, _) = first.granted();
+    server.wait_for_blocked(1);
     assert_eq!(info(&mut client, "limit"), 4);
     assert_eq!(client.ask(format!("DSEM.RELEASE sem {held}")), 1);
     second.expect_silence(A_WHILE);
     assert_eq!(client.ask(format!("DSEM.RELEASE sem {first}")), 1);
-    granted(&mut second);
+    second.granted();
     assert_eq!(info(&mut client, "limit"), 4);
     assert_eq!(info(&mut client, "available"), 0);
 }
@@ -149,7 +149,7 @@ fn semaphore_limit_follows_a_rolling_deploy_and_its_rollback() {
     assert_eq!(info(&mut client, "limit"), 4, "a refused try sets no limit");
 
     // The deploy is rolled back: the request of an old worker, which waits, sets the old limit, and the holds drain.
-    let mut waiter = queued(&server, "DSEM.ACQUIRE sem LIMIT 2 BLOCK 0");
+    let mut waiter = server.waiting("DSEM.ACQUIRE sem LIMIT 2 BLOCK 0");
     assert_eq!(info(&mut client, "limit"), 2);
     for token in holds.drain(..2) {
         assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1);
@@ -159,7 +159,7 @@ fn semaphore_limit_follows_a_rolling_deploy_and_its_rollback() {
         client.ask(format!("DSEM.RELEASE sem {}", holds.remove(0))),
         1
     );
-    granted(&mut waiter);
+    waiter.granted();
     assert!(client.call(&old).is_nil());
     client.call(&new).grant();
     assert_eq!(info(&mut client, "limit"), 4);
@@ -172,32 +172,32 @@ fn semaphore_limit_raised_serves_queue_in_order() {
     client.ask("DSEM.LIMIT sem 1");
     client.ask("DSEM.ACQUIRE sem LIMIT 7").grant();
     let mut waiters: Vec<_> = (0..6)
-        .map(|_| queued(&server, "DSEM.ACQUIRE sem BLOCK 0"))
+        .map(|_| server.waiting("DSEM.ACQUIRE sem BLOCK 0"))
         .collect();
 
     assert_eq!(client.ask("DSEM.LIMIT sem 4"), 1);
     let fences: Vec<_> = waiters[..3]
         .iter_mut()
-        .map(|waiter| granted(waiter).1)
+        .map(|waiter| waiter.granted().1)
         .collect();
     assert!(fences.is_sorted(), "{fences:?}");
-    wait_for_blocked(&server, 3);
+    server.wait_for_blocked(3);
     waiters[3].expect_silence(A_WHILE);
 
     // After NONE the remembered limit of seven is in force, and the other waiters fit.
     assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 4);
     waiters[3..]
         .iter_mut()
-        .for_each(|waiter| drop(granted(waiter)));
+        .for_each(|waiter| drop(waiter.granted()));
     assert_eq!(info(&mut client, "limit"), 7);
     assert_eq!(info(&mut client, "available"), 0);
 
     // The limit of a new request raises it too.
-    let mut eighth = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
+    let mut eighth = server.waiting("DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
     let mut ninth = server.connect();
-    ninth.send(&["DSEM.ACQUIRE", "sem", "LIMIT", "11", "BLOCK", "0"]);
-    granted(&mut eighth);
-    granted(&mut ninth);
+    ninth.begin("DSEM.ACQUIRE sem LIMIT 11 BLOCK 0");
+    eighth.granted();
+    ninth.granted();
 }
 
 #[test]
@@ -214,13 +214,13 @@ fn semaphore_limit_lowered_below_use_ends_no_hold() {
     }
     assert_eq!(info(&mut client, "available"), 0);
     assert_eq!(info(&mut client, "holders"), 4);
-    let mut waiter = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
+    let mut waiter = server.waiting("DSEM.ACQUIRE sem BLOCK 0");
     for token in &tokens[..2] {
         assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1);
         waiter.expect_silence(A_WHILE);
     }
     assert_eq!(client.ask(format!("DSEM.RELEASE sem {}", tokens[2])), 1);
-    granted(&mut waiter);
+    waiter.granted();
     assert_eq!(info(&mut client, "available"), 0);
 }
 
@@ -259,16 +259,16 @@ fn semaphore_limit_of_zero_pauses_until_raised() {
         "a pause takes nothing away"
     );
     assert!(client.ask("DSEM.ACQUIRE sem LIMIT 2").is_nil());
-    let mut first = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
+    let mut first = server.waiting("DSEM.ACQUIRE sem BLOCK 0");
     // No size is refused while the limit is 0: the limit that will follow is not known.
-    let mut large = queued(&server, "DSEM.ACQUIRE sem PERMITS 1000000 BLOCK 0");
+    let mut large = server.waiting("DSEM.ACQUIRE sem PERMITS 1000000 BLOCK 0");
     assert_eq!(client.ask(format!("DSEM.RELEASE sem {held}")), 1);
     first.expect_silence(A_WHILE);
     assert_eq!(client.ask("EXISTS sem"), 1);
 
     assert_eq!(client.ask("DSEM.LIMIT sem 3"), 0);
-    granted(&mut first);
-    assert_error(&reply(&mut large), &["TOOMANY ", "1000000", "3"]);
+    first.granted();
+    assert_error(&large.reply(), &["TOOMANY ", "1000000", "3"]);
 }
 
 #[test]
@@ -277,10 +277,10 @@ fn semaphore_paused_before_first_request_lets_requests_queue() {
     let mut client = server.connect();
     assert_eq!(client.ask("DSEM.LIMIT sem 0"), -1);
     assert!(client.ask("DSEM.ACQUIRE sem").is_nil());
-    let mut waiter = queued(&server, "DSEM.ACQUIRE sem LIMIT 2 BLOCK 0");
+    let mut waiter = server.waiting("DSEM.ACQUIRE sem LIMIT 2 BLOCK 0");
     waiter.expect_silence(A_WHILE);
     assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 0);
-    granted(&mut waiter);
+    waiter.granted();
     assert_eq!(
         info(&mut client, "limit"),
         2,
@@ -294,9 +294,9 @@ fn semaphore_waiter_left_without_limit_is_refused() {
     let mut client = server.connect();
     client.ask("DSEM.LIMIT sem 1");
     client.ask("DSEM.ACQUIRE sem").grant();
-    let mut waiter = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
+    let mut waiter = server.waiting("DSEM.ACQUIRE sem BLOCK 0");
     assert_eq!(client.ask("DSEM.LIMIT sem NONE"), 1);
-    assert_error(&reply(&mut waiter), &["NOLIMIT "]);
+    assert_error(&waiter.reply(), &["NOLIMIT "]);
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn semaphore_limit_changes_are_counted() {
         (6, 3)
     );
     // A request that waits changes the limit; a refused try does not.
-    let _waiter = queued(&server, "DSEM.ACQUIRE sem LIMIT 5 PERMITS 5 BLOCK 0");
+    let _waiter = server.waiting("DSEM.ACQUIRE sem LIMIT 5 PERMITS 5 BLOCK 0");
     client.ask("DSEM.ACQUIRE sem LIMIT 4");
     assert_eq!(
         (

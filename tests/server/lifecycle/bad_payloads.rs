@@ -110,22 +110,14 @@ fn refused_payload_leaves_key_and_waiters_alone() {
     let server = Server::start();
     let mut client = server.connect();
     add_fixtures(&mut client);
-    let before = digest(&server, "lock");
+    let before = server.digest("lock");
     let mut waiter = server.connect();
-    send!(
-        waiter,
-        "DLOCK.ACQUIRE",
-        "lock",
-        "BLOCK",
-        0,
-        "TOKEN",
-        "waiter"
-    );
-    wait_for_blocked(&server, 1);
+    waiter.begin("DLOCK.ACQUIRE lock BLOCK 0 TOKEN waiter");
+    server.wait_for_blocked(1);
     let (body, version) = opened(&dump(&mut client, "lock"));
     let cut = sealed(&body[..body.len() - 3], version);
     assert!(call!(client, "RESTORE", "lock", 0, cut, "REPLACE").is_error());
-    assert_eq!(digest(&server, "lock"), before);
+    assert_eq!(server.digest("lock"), before);
     waiter.expect_silence(Duration::from_millis(100));
     assert_eq!(
         client.ask("DLOCK.RELEASE lock 8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59"),

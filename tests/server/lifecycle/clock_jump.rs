@@ -137,12 +137,12 @@ fn wall_clock_jump_changes_no_lease_and_no_wait() {
         let mut waiter = server.connect();
         let start = Instant::now();
         let fence = client.ask("DLOCK.ACQUIRE k PX 1200 TOKEN t").grant().1;
-        send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
+        waiter.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
         eventually("the waiter in its queue", SOON, || {
             *client.ask("DLOCK.INFO k").field("waiters") == 1
         });
         let mut impatient = server.connect();
-        send!(impatient, "DLOCK.ACQUIRE", "k", "BLOCK", 300);
+        impatient.begin("DLOCK.ACQUIRE k BLOCK 300");
         let before = seconds(&mut client);
         shift += jump;
         server.shift_by(shift);
@@ -207,7 +207,7 @@ fn wall_clock_jump_moves_end_of_delay() {
     }
     client.ask("DONCE.BEGIN job TOKEN t");
     let mut waiter = server.connect();
-    send!(waiter, "DONCE.BEGIN", "job", "BLOCK", 0);
+    waiter.begin("DONCE.BEGIN job BLOCK 0");
     eventually("the waiter in its queue", SOON, || {
         *client.ask("DONCE.INFO job").field("waiters") == 1
     });

@@ -15,7 +15,7 @@ fn dumped_value_is_restored_under_its_own_or_another_name() {
     add_fixtures(&server);
     let mut client = server.connect();
     for key in FIXTURES {
-        let before = digest(&server, key);
+        let before = server.digest(key);
         let payload = call!(client, "DUMP", key).as_bytes().to_vec();
         assert!(
             call!(client, "RESTORE", key, 0, &payload)
@@ -24,12 +24,12 @@ fn dumped_value_is_restored_under_its_own_or_another_name() {
         );
         call!(client, "DEL", key);
         assert_eq!(call!(client, "RESTORE", key, 0, &payload), "OK");
-        assert_eq!(digest(&server, key), before, "{key}");
+        assert_eq!(server.digest(key), before, "{key}");
         assert_eq!(
             call!(client, "RESTORE", "copy", 0, &payload, "REPLACE"),
             "OK"
         );
-        assert_eq!(digest(&server, "copy"), before, "{key}");
+        assert_eq!(server.digest("copy"), before, "{key}");
         assert!(
             call!(client, "COPY", key, "another").is_error(),
             "a copied lock would have two holders"
@@ -64,8 +64,8 @@ fn restore_with_replace_changes_holds_and_keeps_waiters() {
     let payload = client.ask("DUMP source").as_bytes().to_vec();
     let old = client.ask("DLOCK.ACQUIRE k TOKEN old").grant().1;
     let mut waiter = server.connect();
-    send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "waiter");
-    wait_for_blocked(&server, 1);
+    waiter.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN waiter");
+    server.wait_for_blocked(1);
     assert_eq!(call!(client, "RESTORE", "k", 0, &payload, "REPLACE"), "OK");
     assert_eq!(client.ask("DLOCK.RELEASE k old"), 0);
     assert_eq!(client.ask(format!("DLOCK.REVOKE k {old}")), 0);
@@ -82,8 +82,8 @@ fn restore_with_replace_changes_holds_and_keeps_waiters() {
     let payload = client.ask("DUMP roomy").as_bytes().to_vec();
     client.ask("DSEM.ACQUIRE s LIMIT 1");
     let mut waiter = server.connect();
-    send!(waiter, "DSEM.ACQUIRE", "s", "BLOCK", 0, "TOKEN", "waiter");
-    wait_for_blocked(&server, 1);
+    waiter.begin("DSEM.ACQUIRE s BLOCK 0 TOKEN waiter");
+    server.wait_for_blocked(1);
     assert_eq!(call!(client, "RESTORE", "s", 0, &payload, "REPLACE"), "OK");
     assert_eq!(
         waiter.recv(SOON).expect("the waiter is granted").grant().0,
@@ -95,8 +95,8 @@ fn restore_with_replace_changes_holds_and_keeps_waiters() {
     client.ask("SET string 1");
     let payload = client.ask("DUMP string").as_bytes().to_vec();
     let mut waiter = server.connect();
-    send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0);
-    wait_for_blocked(&server, 1);
+    waiter.begin("DLOCK.ACQUIRE k BLOCK 0");
+    server.wait_for_blocked(1);
     assert_eq!(call!(client, "RESTORE", "k", 0, &payload, "REPLACE"), "OK");
     let told = waiter.recv(SOON).expect("the waiter is told");
     assert!(told.error().starts_with("WRONGTYPE"), "{told:?}");
@@ -110,15 +110,15 @@ fn migrated_lock_is_held_at_target_and_granted_afresh_at_source() {
         .ask("DLOCK.ACQUIRE k EX 60 TOKEN holder OWNER o")
         .grant()
         .1;
-    let before = digest(&source, "k");
+    let before = source.digest("k");
     let mut waiter = source.connect();
-    send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "waiter");
-    wait_for_blocked(&source, 1);
+    waiter.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN waiter");
+    source.wait_for_blocked(1);
     assert_eq!(
         client.ask(format!("MIGRATE 127.0.0.1 {} k 0 5000", target.port())),
         "OK"
     );
-    assert_eq!(digest(&target, "k"), before);
+    assert_eq!(target.digest("k"), before);
     let mut there = target.connect();
     assert!(there.ask("DLOCK.CHECK k holder").as_int() > 50_000);
     assert!(there.ask("DLOCK.ACQUIRE k").is_nil());

@@ -57,7 +57,7 @@ impl Sleeper {
         let mut client = self.server.connect();
         client.send(&request.split(' ').collect::<Vec<_>>());
         self.waiters.push(client);
-        wait_for_blocked(&self.server, self.waiters.len() as u64);
+        self.server.wait_for_blocked(self.waiters.len() as u64);
         self
     }
 
@@ -119,7 +119,9 @@ fn assert_they_sleep(sleepers: &[Sleeper]) {
                 ));
                 still_awake.push(sleeper);
             }
-            wait_for_blocked(&sleeper.server, sleeper.waiters.len() as u64);
+            sleeper
+                .server
+                .wait_for_blocked(sleeper.waiters.len() as u64);
         }
         awake = still_awake;
         if awake.is_empty() {
@@ -236,9 +238,9 @@ fn server_without_deadline_is_asleep() {
     // The last one's waiter leaves, and its place stays.
     let vacant = sleepers.last().expect("six of them");
     let mut waiter = vacant.server.connect();
-    send!(waiter, "DLOCK.ACQUIRE", "l", "BLOCK", 0, "TOKEN", "w");
-    wait_for_blocked(&vacant.server, 1);
+    waiter.begin("DLOCK.ACQUIRE l BLOCK 0 TOKEN w");
+    vacant.server.wait_for_blocked(1);
     waiter.close();
-    wait_for_blocked(&vacant.server, 0);
+    vacant.server.wait_for_blocked(0);
     assert_they_sleep(&sleepers);
 }

@@ -18,22 +18,15 @@ impl LapseWave {
     #[track_caller]
     pub fn start(server: &Server, waited: usize) -> LapseWave {
         let mut client = server.connect();
-        let grants: Vec<String> = (0..LOCKS)
-            .map(|n| format!("DLOCK.ACQUIRE k{n} PX {}", 600 + n * 3 / 2))
-            .collect();
-        for some in grants.chunks(500) {
-            for granted in at_once(&mut client, some) {
-                granted.grant();
-            }
+        let grants = (0..LOCKS).map(|n| format!("DLOCK.ACQUIRE k{n} PX {}", 600 + n * 3 / 2));
+        for granted in client.ask_all(grants) {
+            granted.grant();
         }
         let waiters = (0..waited)
             .map(|n| {
                 let key = n * (LOCKS / waited);
                 let mut waiter = server.connect();
-                tell(
-                    &mut waiter,
-                    format!("DLOCK.ACQUIRE k{key} BLOCK 0 PX 200 TOKEN w{n}"),
-                );
+                waiter.begin(format!("DLOCK.ACQUIRE k{key} BLOCK 0 PX 200 TOKEN w{n}"));
                 waiter
             })
             .collect();
@@ -52,7 +45,7 @@ impl LapseWave {
     #[track_caller]
     pub fn assert_all_granted(mut self) {
         for (n, waiter) in self.waiters.iter_mut().enumerate() {
-            assert_eq!(granted(waiter).0, format!("w{n}"));
+            assert_eq!(waiter.granted().0, format!("w{n}"));
             expect_no_more(waiter);
         }
     }

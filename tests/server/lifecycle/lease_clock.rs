@@ -47,12 +47,12 @@ fn renewal_in_socket_saves_hold_of_stopped_server() {
     let (mut holder, mut waiter) = (server.connect(), server.connect());
     for round in 0..3 {
         holder.ask("DLOCK.ACQUIRE k PX 700 TOKEN t");
-        send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
-        wait_for_blocked(&server, 1);
+        waiter.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+        server.wait_for_blocked(1);
         assert_eq!(holder.ask("DLOCK.RENEW k t"), 1);
         server.stop();
         let stopped = Instant::now();
-        send!(holder, "DLOCK.RENEW", "k", "t", "EX", 60);
+        holder.begin("DLOCK.RENEW k t EX 60");
         until(stopped + Duration::from_millis(1_500));
         server.cont();
         assert_eq!(
@@ -62,7 +62,7 @@ fn renewal_in_socket_saves_hold_of_stopped_server() {
         );
         waiter.expect_silence(Duration::from_millis(50));
         assert_eq!(holder.ask("DLOCK.RELEASE k t"), 1);
-        granted(&mut waiter);
+        waiter.granted();
         assert_eq!(holder.ask("DLOCK.RELEASE k w"), 1);
     }
 }
@@ -73,8 +73,8 @@ fn renewal_in_socket_saves_hold_of_stopped_server() {
 fn assert_stands_still(server: &Server, stall: impl FnOnce()) {
     let (mut holder, mut waiter) = (server.connect(), server.connect());
     holder.ask("DLOCK.ACQUIRE k PX 1500 TOKEN t");
-    send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
-    wait_for_blocked(server, 1);
+    waiter.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    server.wait_for_blocked(1);
     let asked = Instant::now();
     let before = check(&mut holder, "k");
     let began = Instant::now();
@@ -95,7 +95,7 @@ fn assert_stands_still(server: &Server, stall: impl FnOnce()) {
     );
     waiter.expect_silence(Duration::ZERO);
     // The hold lapses only when the rest of its lease is over.
-    granted(&mut waiter);
+    waiter.granted();
     assert!(
         ms(sent.elapsed()) >= after - 1,
         "{after} ms were left, it was lapsed after {:?}",
@@ -146,11 +146,11 @@ fn renewal_in_socket_saves_hold_during_slow_script() {
         .start();
     let (mut holder, mut waiter, mut slow) = (server.connect(), server.connect(), server.connect());
     holder.ask("DLOCK.ACQUIRE k PX 500 TOKEN t");
-    send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0);
-    wait_for_blocked(&server, 1);
+    waiter.begin("DLOCK.ACQUIRE k BLOCK 0");
+    server.wait_for_blocked(1);
     assert_eq!(holder.ask("DLOCK.RENEW k t"), 1);
     send_slow_script(&mut slow, 1_200);
-    send!(holder, "DLOCK.RENEW", "k", "t", "EX", 60);
+    holder.begin("DLOCK.RENEW k t EX 60");
     assert_eq!(holder.recv(SCRIPT_WITHIN).expect("a reply to RENEW"), 1);
     expect_end_of_script(&mut slow);
     waiter.expect_silence(Duration::from_millis(50));

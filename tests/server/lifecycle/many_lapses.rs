@@ -16,7 +16,7 @@ fn thousand_leases_due_at_once_are_all_handed_on() {
         .map(|n| format!("DLOCK.ACQUIRE k{n} PX 1500 TOKEN t{n}\r\n"))
         .collect();
     client.send_raw(lines.as_bytes());
-    let fences: Vec<_> = (0..1_000).map(|_| granted(&mut client).1).collect();
+    let fences: Vec<_> = (0..1_000).map(|_| client.granted().1).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
         send!(
             waiter,
@@ -29,11 +29,11 @@ fn thousand_leases_due_at_once_are_all_handed_on() {
         );
     }
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        let (token, fence) = granted(waiter);
+        let (token, fence) = waiter.granted();
         assert_eq!(token, format!("w{n}"));
         assert!(fence > fences[n]);
     }
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     assert_calm(&server);
 }
 
@@ -64,7 +64,7 @@ fn short_leases_serve_queue_in_order() {
         }
         let mut last = 0;
         for (n, waiter) in waiters.iter_mut().enumerate() {
-            let (token, fence) = granted(waiter);
+            let (token, fence) = waiter.granted();
             assert_eq!(token, format!("{lease}:{n}"));
             assert!(fence > last, "waiter {n} passed an earlier one");
             last = fence;
@@ -83,7 +83,7 @@ fn wait_for_at_least(server: &Server, client: &mut Client, count: u64) {
             info.field("waiters").as_int().unsigned_abs()
         };
         // After the first lease has ended, the queue loses requests while others arrive.
-        queued >= count || blocked_clients(server) < count
+        queued >= count || server.blocked_clients() < count
     });
 }
 
@@ -97,7 +97,7 @@ fn twenty_thousand_lapses_do_not_block_commands() {
             .collect();
         client.send_raw(lines.as_bytes());
         for _ in 0..1_000 {
-            granted(&mut client);
+            client.granted();
         }
     }
     client.ask("DLOCK.ACQUIRE lasting EX 60 TOKEN t");
@@ -119,39 +119,28 @@ fn twenty_thousand_lapses_do_not_block_commands() {
     assert_calm(&server);
 }
 
-/// Sends a request for each of 20,000 keys.
-#[track_caller]
-fn for_each_key(client: &mut Client, request: impl Fn(u32) -> String) {
-    let lines: Vec<_> = (0..20_000).map(request).collect();
-    for some in lines.chunks(500) {
-        at_once(client, some);
-    }
-}
-
 /// Between two ticks of a wave the event loop calls the module, and a busy script runs a part of that loop: there the
 /// call must only arm the timer.
 #[test]
 fn busy_scripts_in_wave_of_lapses_leave_each_waiter_one_answer() {
     let server = Server::builder().config("busy-reply-threshold", 10).start();
     let mut client = server.connect();
-    for_each_key(&mut client, |n| {
-        format!("DLOCK.ACQUIRE k{n} PX 60000 TOKEN t")
-    });
+    client.ask_all((0..20_000).map(|n| format!("DLOCK.ACQUIRE k{n} PX 60000 TOKEN t")));
     let mut waiters: Vec<_> = (0..100).map(|_| server.connect()).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        tell(
-            waiter,
-            format!("DLOCK.ACQUIRE k{} PX 100 BLOCK 0 TOKEN w{n}", n * 200),
-        );
+        waiter.begin(format!(
+            "DLOCK.ACQUIRE k{} PX 100 BLOCK 0 TOKEN w{n}",
+            n * 200
+        ));
     }
-    wait_for_blocked(&server, 100);
-    for_each_key(&mut client, |n| format!("DLOCK.RENEW k{n} t PX 1000"));
+    server.wait_for_blocked(100);
+    client.ask_all((0..20_000).map(|n| format!("DLOCK.RENEW k{n} t PX 1000")));
     eventually("all lapses", SOON, || {
         call!(client, "EVAL", busy_for(30), 0);
         client.ask("DBSIZE") == 0
     });
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        assert_eq!(granted(waiter).0, format!("w{n}"));
+        assert_eq!(waiter.granted().0, format!("w{n}"));
         expect_no_more(waiter);
     }
     assert_calm(&server);

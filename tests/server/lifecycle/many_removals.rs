@@ -15,13 +15,7 @@ fn ten_thousand_keys_leave_no_memory_behind() {
     let server = Server::start();
     let mut client = server.connect();
     let all = |client: &mut Client, line: &str| {
-        let lines: Vec<_> = (0..KEYS)
-            .map(|n| line.replace("{}", &n.to_string()))
-            .collect();
-        // 500 lines fit into the socket's buffers: nobody reads while they are written.
-        for some in lines.chunks(500) {
-            at_once(client, some);
-        }
+        client.ask_all((0..KEYS).map(|n| line.replace("{}", &n.to_string())));
     };
     let take =
         "DLOCK.ACQUIRE lock:{} EX 600 TOKEN a-token-that-is-longer-than-a-uuid:{} OWNER owner-{}";
@@ -77,19 +71,22 @@ fn flush_of_keys_with_waiters_leaves_no_queue() {
     let lines: Vec<_> = (0..KEYS)
         .map(|n| format!("DLOCK.ACQUIRE lock:{n} EX 600"))
         .collect();
-    at_once(&mut admin, &lines);
+    admin.ask_all(&lines);
     let mut waiters: Vec<_> = (0..KEYS).map(|_| server.connect()).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        tell(waiter, format!("DLOCK.ACQUIRE lock:{n} EX 600 BLOCK 0"));
+        waiter.begin(format!("DLOCK.ACQUIRE lock:{n} EX 600 BLOCK 0"));
     }
-    wait_for_blocked(&server, KEYS as u64);
+    server.wait_for_blocked(KEYS as u64);
     assert_eq!(admin.ask("FLUSHALL"), "OK");
-    let tokens: Vec<_> = waiters.iter_mut().map(|waiter| granted(waiter).0).collect();
+    let tokens: Vec<_> = waiters
+        .iter_mut()
+        .map(|waiter| waiter.granted().0)
+        .collect();
     for (n, token) in tokens.iter().enumerate() {
         assert_eq!(admin.ask(format!("DLOCK.RELEASE lock:{n} {token}")), 1);
     }
     assert_eq!(admin.ask("DBSIZE"), 0);
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
 }
 
 #[test]
@@ -100,13 +97,13 @@ fn holds_freed_after_flush_leave_names_usable() {
         |generation: usize| move |n| format!("DLOCK.ACQUIRE k{n} PX 60000 TOKEN g{generation}");
     let mut used = Vec::new();
     for generation in 0..4 {
-        for reply in in_bulk(&mut client, (0..50_000).map(acquire(generation))) {
+        for reply in client.ask_all((0..50_000).map(acquire(generation))) {
             reply.grant();
         }
         used.push(server.info_number("memory", "used_memory"));
         let mut waiter = server.connect();
-        send!(waiter, "DLOCK.ACQUIRE", "k7", "BLOCK", 0, "TOKEN", "waiter");
-        wait_for_blocked(&server, 1);
+        waiter.begin("DLOCK.ACQUIRE k7 BLOCK 0 TOKEN waiter");
+        server.wait_for_blocked(1);
         // The server frees the values on another thread, or during the command; the module frees the holds later.
         let flush = [
             "FLUSHALL ASYNC",
@@ -117,12 +114,12 @@ fn holds_freed_after_flush_leave_names_usable() {
         assert_eq!(client.ask(flush), "OK");
         // At once, while the old holds are being freed.
         let acquire_new = |n| format!("DLOCK.ACQUIRE new{n} PX 60000 TOKEN new");
-        for reply in in_bulk(&mut client, (0..2_000).map(acquire_new)) {
+        for reply in client.ask_all((0..2_000).map(acquire_new)) {
             reply.grant();
         }
-        assert_eq!(granted(&mut waiter).0, "waiter");
+        assert_eq!(waiter.granted().0, "waiter");
         let check_new = |n| format!("DLOCK.CHECK new{n} new");
-        for left in in_bulk(&mut client, (0..2_000).map(check_new)) {
+        for left in client.ask_all((0..2_000).map(check_new)) {
             assert!(left.as_int() > 0);
         }
         assert_eq!(client.ask(format!("DLOCK.CHECK k1 g{generation}")), 0);

@@ -102,9 +102,9 @@ fn exercise_node(server: &Server, key: &str) {
 fn use_locks(server: &Server, key: &str) {
     let mut client = server.connect();
     let (token, first) = client.ask(format!("DLOCK.ACQUIRE {key} EX 600")).grant();
-    let mut waiter = queued(server, format!("DLOCK.ACQUIRE {key} PX 1 BLOCK 0"));
+    let mut waiter = server.waiting(format!("DLOCK.ACQUIRE {key} PX 1 BLOCK 0"));
     assert_eq!(client.ask(format!("DLOCK.RELEASE {key} {token}")), 1);
-    let (_, second) = granted(&mut waiter);
+    let (_, second) = waiter.granted();
     assert!(second > first);
     wait_until_gone(&mut client, key);
 }
@@ -199,7 +199,7 @@ fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
     client
         .ask(format!("DLOCK.ACQUIRE {held} EX 600 TOKEN t"))
         .grant();
-    let mut waiter = queued(server, format!("DLOCK.ACQUIRE {held} BLOCK 0"));
+    let mut waiter = server.waiting(format!("DLOCK.ACQUIRE {held} BLOCK 0"));
     for (how, arguments) in REFUSED.into_iter().chain([("LOAD", ""), ("LOADEX", "")]) {
         assert_refused(server, how, arguments);
     }
@@ -210,7 +210,7 @@ fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
     assert!(again.is_error(), "{again:?}");
 
     assert_eq!(client.ask(format!("DLOCK.RELEASE {held} t")), 1);
-    granted(&mut waiter);
+    waiter.granted();
     use_locks(server, &key);
     let before = bus_messages(server);
     eventually("messages of both peers", SOON, || {
@@ -227,12 +227,12 @@ fn unload_is_refused_and_harms_nothing() {
     let mut client = server.connect();
     let mut waiter = {
         client.ask("DLOCK.ACQUIRE held EX 600 TOKEN t").grant();
-        queued(&server, "DLOCK.ACQUIRE held BLOCK 0")
+        server.waiting("DLOCK.ACQUIRE held BLOCK 0")
     };
     let refused = client.ask("MODULE UNLOAD dsync");
     assert!(refused.error().contains("data type"), "{refused:?}");
     assert_eq!(client.ask("DLOCK.RELEASE held t"), 1);
-    granted(&mut waiter);
+    waiter.granted();
     use_locks(&server, "key");
     assert_calm(&server);
 }

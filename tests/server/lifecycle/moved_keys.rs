@@ -52,12 +52,12 @@ fn renamed_hold_lapses_under_its_new_name() {
         "RENAME lock moved",
         "MOVE alone 1",
     ];
-    let replies = at_once(&mut admin, &lines);
+    let replies = admin.ask_all(&lines);
     assert_eq!(replies[2], "OK");
     assert_eq!(replies[3], 1);
     let mut waiter = server.connect();
-    tell(&mut waiter, "DLOCK.ACQUIRE moved BLOCK 0");
-    granted(&mut waiter);
+    waiter.begin("DLOCK.ACQUIRE moved BLOCK 0");
+    waiter.granted();
     assert_eq!(admin.ask("SELECT 1"), "OK");
     eventually("an empty database", SOON, || admin.ask("DBSIZE") == 0);
 }
@@ -68,7 +68,7 @@ fn rename_to_same_name_changes_nothing() {
     held.run("RENAME lock lock");
     held.first.expect_silence(A_WHILE);
     assert_eq!(held.admin.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut held.first);
+    held.first.granted();
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn move_takes_hold_to_other_database_and_leaves_waiters() {
     assert!(held.admin.ask("DLOCK.CHECK lock held").as_int() > 0);
     let mut elsewhere = held.server.connect();
     elsewhere.ask("SELECT 1");
-    queue(&held.server, &mut elsewhere, "DLOCK.ACQUIRE lock BLOCK 0");
+    elsewhere.wait_on(&held.server, "DLOCK.ACQUIRE lock BLOCK 0");
     held.run("DLOCK.RELEASE lock held");
-    granted(&mut elsewhere);
+    elsewhere.granted();
     held.run("SELECT 0");
     held.expect_granted_afresh();
 }
@@ -93,10 +93,8 @@ fn move_onto_name_with_waiters_lets_them_wait_for_the_hold() {
     held.run("DLOCK.ACQUIRE lock EX 600 TOKEN others");
     held.run("SELECT 0");
     // Database 0 loses its lock and is given another before anybody could be granted afresh.
-    at_once(
-        &mut held.admin,
-        &["DEL lock", "SELECT 1", "MOVE lock 0", "SELECT 0"],
-    );
+    held.admin
+        .ask_all(["DEL lock", "SELECT 1", "MOVE lock 0", "SELECT 0"]);
     held.first.expect_silence(A_WHILE);
     assert!(held.admin.ask("DLOCK.CHECK lock others").as_int() > 0);
     assert_eq!(held.admin.ask("DLOCK.RELEASE lock others"), 1);
@@ -113,11 +111,7 @@ fn swapdb_leaves_waiters_with_database_number() {
         .grant();
     let mut elsewhere = held.server.connect();
     elsewhere.ask("SELECT 1");
-    queue(
-        &held.server,
-        &mut elsewhere,
-        "DLOCK.ACQUIRE lock TOKEN elsewhere BLOCK 0",
-    );
+    elsewhere.wait_on(&held.server, "DLOCK.ACQUIRE lock TOKEN elsewhere BLOCK 0");
     held.run("SWAPDB 0 1");
     // Now each queue waits for the hold that came from the other database.
     held.first.expect_silence(A_WHILE);
@@ -127,7 +121,7 @@ fn swapdb_leaves_waiters_with_database_number() {
         1,
         "in database 1 now"
     );
-    granted(&mut elsewhere);
+    elsewhere.granted();
     held.first.expect_silence(A_WHILE);
     held.run("SELECT 0");
     assert_eq!(held.admin.ask("DLOCK.RELEASE lock others"), 1);

@@ -12,7 +12,7 @@ use crate::support::data_files::{
     with_safe_aof,
 };
 use crate::support::fixtures::{add_fixtures, assert_in_use, digests};
-use crate::support::steps::{SOON, assert_calm, granted, in_bulk, queued, reply, unix_us};
+use crate::support::steps::{SOON, assert_calm, unix_us};
 use crate::support::*;
 
 #[test]
@@ -77,12 +77,12 @@ fn reload_changes_nothing_and_keeps_waiters() {
         let server = with_safe_aof(false).start();
         add_fixtures(&server);
         let mut waiter = server.connect();
-        send!(waiter, "DLOCK.ACQUIRE", "lock", "BLOCK", 0, "TOKEN", "w");
-        wait_for_blocked(&server, 1);
+        waiter.begin("DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
+        server.wait_for_blocked(1);
         let before = digests(&server);
         assert_eq!(server.connect().call(reload), "OK");
         assert_eq!(digests(&server), before, "{reload:?}");
-        wait_for_blocked(&server, 1);
+        server.wait_for_blocked(1);
         assert_eq!(server.connect().ask("DLOCK.RELEASE lock t"), 1);
         assert_eq!(
             waiter.recv(SOON).expect("the waiter is granted").grant().0,
@@ -221,20 +221,22 @@ fn name_reused_by_another_family_is_replicated_and_loaded() {
     for reuse in reuses {
         client.ask("DEL k");
         client.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN holder");
-        queued(&server, "DSEM.ACQUIRE k LIMIT 1 TOKEN vacant BLOCK 0").close();
-        wait_for_blocked(&server, 0);
+        server
+            .waiting("DSEM.ACQUIRE k LIMIT 1 TOKEN vacant BLOCK 0")
+            .close();
+        server.wait_for_blocked(0);
         assert_eq!(client.ask("DSEM.RELEASE k holder"), 1);
         assert!(!client.ask(reuse[0]).is_error());
-        let mut waiter = queued(&server, reuse[1]);
+        let mut waiter = server.waiting(reuse[1]);
         assert_eq!(client.ask("DEL k"), 1);
-        reply(&mut waiter);
+        waiter.reply();
         replica.wait_to_catch_up_with(&server);
-        assert_eq!(digest(&replica, "k"), digest(&server, "k"), "{reuse:?}");
+        assert_eq!(replica.digest("k"), server.digest("k"), "{reuse:?}");
     }
     assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
-    let before = digest(&server, "k");
+    let before = server.digest("k");
     kill_and_start(&mut server);
-    assert_eq!(digest(&server, "k"), before);
+    assert_eq!(server.digest("k"), before);
 }
 
 #[test]
@@ -245,7 +247,7 @@ fn forty_thousand_holds_are_restored() {
         let acquire_lock = |n: u32| format!("DLOCK.ACQUIRE l:{n} EX 600 TOKEN t{n}");
         let acquire_permit = |n: u32| format!("DSEM.ACQUIRE s LIMIT 20000 EX 600 TOKEN t{n}");
         let lines = (0..20_000).flat_map(|n| [acquire_lock(n), acquire_permit(n)]);
-        for reply in in_bulk(&mut client, lines) {
+        for reply in client.ask_all(lines) {
             reply.grant();
         }
         rewrite_aof(&server);
@@ -255,14 +257,14 @@ fn forty_thousand_holds_are_restored() {
         assert_eq!(client.ask("DEBUG DIGEST"), before, "preamble {preamble}");
         assert_eq!(client.ask("DBSIZE"), 20_001);
         let check_lock = |n| format!("DLOCK.CHECK l:{n} t{n}");
-        for left in in_bulk(&mut client, (0..20_000).map(check_lock)) {
+        for left in client.ask_all((0..20_000).map(check_lock)) {
             assert!(left.as_int() > 0);
         }
         assert!(client.ask("DSEM.ACQUIRE s").is_nil());
         let release_permit = |n: u32| format!("DSEM.RELEASE s t{n}");
         let release_lock = |n: u32| format!("DLOCK.RELEASE l:{n} t{n}");
         let lines = (0..20_000).flat_map(|n| [release_permit(n), release_lock(n)]);
-        for reply in in_bulk(&mut client, lines) {
+        for reply in client.ask_all(lines) {
             assert_eq!(reply, 1);
         }
         assert_eq!(client.ask("DBSIZE"), 0);
@@ -274,20 +276,20 @@ fn save_with_waiters_saves_only_holds() {
     let mut server = Server::start();
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE k EX 600 TOKEN t");
-    let before = digest(&server, "k");
+    let before = server.digest("k");
     let mut waiters: Vec<_> = (0..20).map(|_| server.connect()).collect();
     for waiter in &mut waiters {
-        send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0);
+        waiter.begin("DLOCK.ACQUIRE k BLOCK 0");
     }
-    wait_for_blocked(&server, 20);
+    server.wait_for_blocked(20);
     assert_eq!(
-        digest(&server, "k"),
+        server.digest("k"),
         before,
         "a queue is no part of the value"
     );
     assert_eq!(client.ask("SAVE"), "OK");
     kill_and_start(&mut server);
-    assert_eq!(digest(&server, "k"), before);
+    assert_eq!(server.digest("k"), before);
     assert_eq!(*server.connect().ask("DLOCK.INFO k").field("waiters"), 0);
 }
 
@@ -309,7 +311,7 @@ fn background_save_leaves_a_thousand_waiters_queued() {
             format!("w{n}")
         );
     }
-    wait_for_blocked(&server, 1_000);
+    server.wait_for_blocked(1_000);
     for save in ["BGSAVE", "BGREWRITEAOF"] {
         let reply = call!(client, save);
         assert!(!reply.is_error(), "{reply:?}");
@@ -324,12 +326,12 @@ fn background_save_leaves_a_thousand_waiters_queued() {
             .iter()
             .all(|line| info.contains(line))
         });
-        assert_eq!(blocked_clients(&server), 1_000);
+        assert_eq!(server.blocked_clients(), 1_000);
     }
     assert_eq!(client.ask("BGSAVE").as_str(), "Background saving started");
     assert_eq!(client.ask("DLOCK.RELEASE k t"), 1);
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        assert_eq!(granted(waiter).0, format!("w{n}"));
+        assert_eq!(waiter.granted().0, format!("w{n}"));
     }
     assert_eq!(*client.ask("DLOCK.INFO k").field("holders"), 1_000);
     assert_calm(&server);

@@ -22,8 +22,8 @@ pub(super) fn held_lock() -> HeldLock {
     let server = Server::start();
     let mut admin = server.connect();
     let (_, fence) = admin.ask("DLOCK.ACQUIRE lock EX 600 TOKEN held").grant();
-    let first = queued(&server, "DLOCK.ACQUIRE lock EX 600 TOKEN first BLOCK 0");
-    let second = queued(&server, "DLOCK.ACQUIRE lock EX 600 TOKEN second BLOCK 0");
+    let first = server.waiting("DLOCK.ACQUIRE lock EX 600 TOKEN first BLOCK 0");
+    let second = server.waiting("DLOCK.ACQUIRE lock EX 600 TOKEN second BLOCK 0");
     HeldLock {
         server,
         admin,
@@ -44,7 +44,7 @@ impl HeldLock {
     /// Asserts that the hold has ended, that `first` alone was granted, and that `second` follows it.
     #[track_caller]
     pub fn expect_granted_afresh(&mut self) {
-        let (_, fence) = granted(&mut self.first);
+        let (_, fence) = self.first.granted();
         assert!(
             fence > self.fence,
             "fences never go back: {} then {fence}",
@@ -61,21 +61,21 @@ impl HeldLock {
         assert_eq!(self.admin.ask("TTL lock"), -1);
         self.second.expect_silence(A_WHILE);
         assert_eq!(self.admin.ask("DLOCK.RELEASE lock first"), 1);
-        granted(&mut self.second);
+        self.second.granted();
         assert_eq!(self.admin.ask("DLOCK.RELEASE lock second"), 1);
         assert_eq!(self.admin.ask("EXISTS lock"), 0);
-        wait_for_blocked(&self.server, 0);
+        self.server.wait_for_blocked(0);
     }
 
     /// Asserts that both waiters are answered WRONGTYPE.
     #[track_caller]
     pub fn expect_wrong_type(&mut self) {
         for client in [&mut self.first, &mut self.second] {
-            let told = reply(client);
+            let told = client.reply();
             assert!(told.error().starts_with("WRONGTYPE "), "{told:?}");
             expect_no_more(client);
         }
-        wait_for_blocked(&self.server, 0);
+        self.server.wait_for_blocked(0);
         let late = self.admin.ask("DLOCK.RELEASE lock held");
         assert!(late.error().starts_with("WRONGTYPE "), "{late:?}");
     }
@@ -113,7 +113,7 @@ fn expiry_taken_back_by_persist_changes_nothing() {
     assert_eq!(held.admin.ask("PERSIST lock"), 1);
     held.first.expect_silence(A_WHILE);
     assert_eq!(held.admin.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut held.first);
+    held.first.granted();
 }
 
 #[test]
@@ -144,17 +144,16 @@ fn flush_of_other_database_changes_nothing() {
 #[test]
 fn removal_in_multi_or_lua_grants_afresh() {
     let mut one = held_lock();
-    at_once(&mut one.admin, &["MULTI", "DEL lock", "EXEC"]);
+    one.admin.ask_all(["MULTI", "DEL lock", "EXEC"]);
     one.expect_granted_afresh();
     let mut two = held_lock();
     call!(two.admin, "EVAL", "return redis.call('FLUSHALL')", 0);
     two.expect_granted_afresh();
     // The client that removes the key cannot overtake the waiters.
     let mut three = held_lock();
-    let replies = at_once(
-        &mut three.admin,
-        &["DEL lock", "DLOCK.ACQUIRE lock TOKEN thief"],
-    );
+    let replies = three
+        .admin
+        .ask_all(["DEL lock", "DLOCK.ACQUIRE lock TOKEN thief"]);
     assert!(replies[1].is_nil(), "{replies:?}");
     three.expect_granted_afresh();
     let mut four = held_lock();
@@ -164,7 +163,7 @@ fn removal_in_multi_or_lua_grants_afresh() {
         "DLOCK.ACQUIRE lock TOKEN thief",
         "EXEC",
     ];
-    let replies = at_once(&mut four.admin, &lines);
+    let replies = four.admin.ask_all(&lines);
     assert!(replies[3].as_array()[1].is_nil(), "{replies:?}");
     four.expect_granted_afresh();
 }
@@ -177,10 +176,10 @@ fn removed_semaphore_grants_afresh_up_to_its_limit() {
         .ask("DSEM.ACQUIRE semaphore LIMIT 3 PERMITS 3 TOKEN held")
         .grant();
     let mut waiters: Vec<_> = (0..5)
-        .map(|_| queued(&server, "DSEM.ACQUIRE semaphore BLOCK 0"))
+        .map(|_| server.waiting("DSEM.ACQUIRE semaphore BLOCK 0"))
         .collect();
     assert_eq!(admin.ask("DEL semaphore"), 1);
-    let tokens: Vec<_> = waiters[..3].iter_mut().map(granted).collect();
+    let tokens: Vec<_> = waiters[..3].iter_mut().map(Client::granted).collect();
     waiters[3].expect_silence(A_WHILE);
     assert_eq!(count(&mut admin, "DSEM.INFO", "semaphore", "limit"), 3);
     assert_eq!(admin.ask("DSEM.RELEASE semaphore held"), 0);
@@ -188,7 +187,7 @@ fn removed_semaphore_grants_afresh_up_to_its_limit() {
         admin.ask(format!("DSEM.RELEASE semaphore {}", tokens[0].0)),
         1
     );
-    granted(&mut waiters[3]);
+    waiters[3].granted();
     waiters[4].expect_silence(A_WHILE);
 }
 
@@ -205,10 +204,10 @@ fn removed_group_answers_its_waits_unblocked() {
         let server = Server::start();
         let mut admin = server.connect();
         admin.ask("DWG.ADD group TOKEN member").grant();
-        let mut watcher = queued(&server, "DWG.WAIT group BLOCK 0");
+        let mut watcher = server.waiting("DWG.WAIT group BLOCK 0");
         let done = admin.ask(line);
         assert!(!done.is_error(), "{done:?}");
-        let told = reply(&mut watcher);
+        let told = watcher.reply();
         assert!(told.error().starts_with("UNBLOCKED "), "{line}: {told:?}");
         expect_no_more(&mut watcher);
     }
@@ -216,14 +215,14 @@ fn removed_group_answers_its_waits_unblocked() {
     let server = Server::start();
     let mut admin = server.connect();
     admin.ask("DWG.ADD group LIMIT 1 TOKEN member").grant();
-    let mut adding = queued(&server, "DWG.ADD group LIMIT 1 TOKEN next BLOCK 0");
-    let mut watcher = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut adding = server.waiting("DWG.ADD group LIMIT 1 TOKEN next BLOCK 0");
+    let mut watcher = server.waiting("DWG.WAIT group BLOCK 0");
     assert_eq!(admin.ask("DEL group"), 1);
-    granted(&mut adding);
-    assert!(reply(&mut watcher).error().starts_with("UNBLOCKED "));
-    let mut watcher = queued(&server, "DWG.WAIT group BLOCK 0");
+    adding.granted();
+    assert!(watcher.reply().error().starts_with("UNBLOCKED "));
+    let mut watcher = server.waiting("DWG.WAIT group BLOCK 0");
     assert_eq!(admin.ask("SET group text"), "OK");
-    assert!(reply(&mut watcher).error().starts_with("WRONGTYPE "));
+    assert!(watcher.reply().error().starts_with("WRONGTYPE "));
 }
 
 #[test]
@@ -232,7 +231,7 @@ fn eviction_grants_afresh() {
     held.run("CONFIG SET maxmemory-policy allkeys-random");
     // One turn: the lock is evicted by the second command, and there is room again when it ends.
     let lines = ["CONFIG SET maxmemory 1", "PING", "CONFIG SET maxmemory 0"];
-    at_once(&mut held.admin, &lines);
+    held.admin.ask_all(&lines);
     assert_eq!(held.server.info_number("stats", "evicted_keys"), 1);
     held.expect_granted_afresh();
 }
@@ -253,7 +252,7 @@ fn volatile_policy_never_evicts_held_lock() {
             "DLOCK.ACQUIRE new",
             "CONFIG SET maxmemory 0",
         ];
-        let replies = at_once(&mut held.admin, &lines);
+        let replies = held.admin.ask_all(&lines);
         assert!(replies[2].error().starts_with("OOM "), "{replies:?}");
         assert_eq!(
             held.server.info_number("stats", "evicted_keys"),
@@ -266,7 +265,7 @@ fn volatile_policy_never_evicts_held_lock() {
         assert_eq!(held.admin.ask("DLOCK.RENEW lock held"), 1);
         assert_eq!(held.admin.ask("DLOCK.RELEASE lock held"), 1);
         held.run("CONFIG SET maxmemory 0");
-        granted(&mut held.first);
+        held.first.granted();
     }
 }
 
@@ -313,7 +312,7 @@ fn generic_commands_read_held_keys() {
     assert!(!admin.ask("MEMORY DOCTOR").is_error());
     held.first.expect_silence(A_WHILE);
     assert_eq!(held.admin.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut held.first);
+    held.first.granted();
 }
 
 #[test]
@@ -321,15 +320,15 @@ fn key_removed_with_overdue_hold_is_granted_once() {
     let server = Server::start();
     let mut admin = server.connect();
     admin.ask("DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
-    let mut first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
-    let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut first = server.waiting("DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
+    let mut second = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     let lines = [
         "DLOCK.RENEW lock held PX 20",
         "DEBUG SLEEP 0.15",
         "DEL lock",
     ];
-    assert_eq!(at_once(&mut admin, &lines)[2], 1);
-    granted(&mut first);
+    assert_eq!(admin.ask_all(&lines)[2], 1);
+    first.granted();
     second.expect_silence(Duration::from_millis(100));
     assert_eq!(count(&mut admin, "DLOCK.INFO", "lock", "holders"), 1);
 }

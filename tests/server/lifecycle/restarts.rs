@@ -6,7 +6,7 @@
 use std::fs;
 
 use crate::support::data_files::{append_changes, grant_by_hand, kill_and_start, with_safe_aof};
-use crate::support::steps::{SOON, queued, reply, unix_ms, unix_us};
+use crate::support::steps::{SOON, unix_ms, unix_us};
 use crate::support::*;
 
 const MINUTE_US: u64 = 60_000_000;
@@ -132,10 +132,10 @@ fn lease_ended_while_down_is_handed_on_after_grace() {
         let key = request.split(' ').nth(1).expect("a key");
         let renew = format!("{prefix}.RENEW {key}:renewed kept EX 60");
         assert_eq!(client.ask(renew), 1, "{key}");
-        queued(&server, format!("{request} TOKEN next BLOCK 0"))
+        server.waiting(format!("{request} TOKEN next BLOCK 0"))
     });
     for waiter in &mut waiters {
-        let granted = reply(waiter);
+        let granted = waiter.reply();
         assert!(
             granted.as_array().contains(&Reply::Bulk(b"next".to_vec())),
             "{granted:?}"

@@ -46,14 +46,6 @@ fn set(client: &mut Client, name: &str, value: impl Argument) {
     );
 }
 
-#[track_caller]
-fn queue(server: &Server, request: &[&str], count: u64) -> Client {
-    let mut client = server.connect();
-    client.send(request);
-    wait_for_blocked(server, count);
-    client
-}
-
 #[test]
 fn settings_have_their_defaults_and_no_other_exists() {
     let server = Server::start();
@@ -409,19 +401,19 @@ fn rejoin_ms_is_time_a_vacant_place_is_kept() {
         .module_arg(0)
         .start();
     let mut client = server.connect();
-    let token = |name| ["DLOCK.ACQUIRE", "key", "BLOCK", "0", "TOKEN", name];
+    let request = |name| format!("DLOCK.ACQUIRE key BLOCK 0 TOKEN {name}");
     let mut served_first = || {
         client.ask("DEL key");
         client.ask("DLOCK.ACQUIRE key TOKEN holder").grant();
-        queue(&server, &token("first"), 1).close();
-        wait_for_blocked(&server, 0);
-        let second = queue(&server, &token("second"), 1);
-        let first = queue(&server, &token("first"), 2);
+        server.waiting(request("first")).close();
+        server.wait_for_blocked(0);
+        let second = server.waiting(request("second"));
+        let first = server.waiting(request("first"));
         assert_eq!(client.ask("DLOCK.RELEASE key holder"), 1);
         let holds = ["first", "second"]
             .map(|name| client.ask(format!("DLOCK.CHECK key {name}")).as_int() > 0);
         drop((first, second));
-        wait_for_blocked(&server, 0);
+        server.wait_for_blocked(0);
         holds
     };
     assert_eq!(served_first(), [false, true], "no place is kept");
@@ -441,18 +433,17 @@ fn max_waiters_per_key_bounds_queue_and_is_named() {
     client.ask("DWG.ADD group LIMIT 1").grant();
     let mut waiters = Vec::new();
     for request in [
-        &["DLOCK.ACQUIRE", "key"][..],
-        &["DSEM.ACQUIRE", "sem"],
-        &["DWG.ADD", "group"],
-        &["DWG.WAIT", "group"],
+        "DLOCK.ACQUIRE key",
+        "DSEM.ACQUIRE sem",
+        "DWG.ADD group",
+        "DWG.WAIT group",
     ] {
-        let request = [request, &["BLOCK", "0"]].concat();
-        let before = waiters.len() as u64;
+        let waits = format!("{request} BLOCK 0");
         // For DWG.WAIT the queue of the group is full already, with waiting ADD requests.
-        if request[0] != "DWG.WAIT" {
-            (1..=3).for_each(|more| waiters.push(queue(&server, &request, before + more)));
+        if request != "DWG.WAIT group" {
+            waiters.extend((0..3).map(|_| server.waiting(&waits)));
         }
-        let refused = client.call(&request);
+        let refused = client.ask(waits);
         let text = refused.error();
         assert!(text.starts_with("QUEUEFULL "), "{text}");
         assert!(
@@ -462,15 +453,15 @@ fn max_waiters_per_key_bounds_queue_and_is_named() {
             "{text}"
         );
         // A try is answered nil as before.
-        assert!(client.call(&request[..2]).is_nil());
+        assert!(client.ask(request).is_nil());
     }
     // A waiter that leaves makes room for one request.
     waiters.remove(0).close();
-    let _next = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 9);
+    let _next = server.waiting("DLOCK.ACQUIRE key BLOCK 0");
     assert!(client.ask("DLOCK.ACQUIRE key BLOCK 0").is_error());
     // A raised bound makes room; a lowered one sends no waiter away.
     set(&mut client, "max-waiters-per-key", 4);
-    let _another = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 10);
+    let _another = server.waiting("DLOCK.ACQUIRE key BLOCK 0");
     set(&mut client, "max-waiters-per-key", 1);
     assert_eq!(*client.ask("DLOCK.INFO key").field("waiters"), 4);
     assert!(
@@ -491,15 +482,12 @@ fn max_waiters_bounds_all_queues_and_is_named() {
     }
     client.ask("DWG.ADD g").grant();
     let waiters = [
-        queue(&server, &["DLOCK.ACQUIRE", "a", "BLOCK", "0"], 1),
-        queue(&server, &["DLOCK.ACQUIRE", "b", "BLOCK", "0"], 2),
-        queue(&server, &["DWG.WAIT", "g", "BLOCK", "0"], 3),
+        server.waiting("DLOCK.ACQUIRE a BLOCK 0"),
+        server.waiting("DLOCK.ACQUIRE b BLOCK 0"),
+        server.waiting("DWG.WAIT g BLOCK 0"),
     ];
-    for request in [
-        &["DLOCK.ACQUIRE", "c", "BLOCK", "0"][..],
-        &["DWG.WAIT", "g", "BLOCK", "0"],
-    ] {
-        let refused = client.call(request);
+    for request in ["DLOCK.ACQUIRE c BLOCK 0", "DWG.WAIT g BLOCK 0"] {
+        let refused = client.ask(request);
         let text = refused.error();
         assert!(text.starts_with("QUEUEFULL "), "{text}");
         assert!(
@@ -510,8 +498,8 @@ fn max_waiters_bounds_all_queues_and_is_named() {
     // A request that is granted at once needs no place in a queue.
     client.ask("DLOCK.ACQUIRE free BLOCK 0").grant();
     drop(waiters);
-    wait_for_blocked(&server, 0);
-    let _waiter = queue(&server, &["DLOCK.ACQUIRE", "c", "BLOCK", "0"], 1);
+    server.wait_for_blocked(0);
+    let _waiter = server.waiting("DLOCK.ACQUIRE c BLOCK 0");
 }
 
 #[test]
@@ -524,17 +512,17 @@ fn oldest_vacant_place_gives_way_to_waiter() {
     for bound in ["max-waiters-per-key", "max-waiters"] {
         set(&mut client, bound, 3);
         client.ask("DLOCK.ACQUIRE key TOKEN holder").grant();
-        let request = |token| ["DLOCK.ACQUIRE", "key", "BLOCK", "0", "TOKEN", token];
+        let request = |token| format!("DLOCK.ACQUIRE key BLOCK 0 TOKEN {token}");
         // Three vacant places, left in this order.
         for token in ["one", "two", "three"] {
-            queue(&server, &request(token), 1).close();
-            wait_for_blocked(&server, 0);
+            server.waiting(request(token)).close();
+            server.wait_for_blocked(0);
         }
         assert_eq!(*client.ask("DLOCK.INFO key").field("waiters"), 0);
         // The new request takes the room of the oldest place, and queues behind the others.
-        let mut newcomer = queue(&server, &request("new"), 1);
-        let mut two = queue(&server, &request("two"), 2);
-        let mut three = queue(&server, &request("three"), 3);
+        let mut newcomer = server.waiting(request("new"));
+        let mut two = server.waiting(request("two"));
+        let mut three = server.waiting(request("three"));
         let refused = client.ask("DLOCK.ACQUIRE key BLOCK 0 TOKEN one");
         assert!(
             refused.error().starts_with("QUEUEFULL "),

@@ -10,7 +10,7 @@ use crate::support::*;
 /// Takes a hold with each of these lines.
 #[track_caller]
 fn acquire_all(client: &mut Client, lines: impl IntoIterator<Item = String>) {
-    for reply in in_bulk(client, lines) {
+    for reply in client.ask_all(lines) {
         reply.grant();
     }
 }
@@ -45,8 +45,8 @@ fn leases_end_on_time_in_every_term_as_primary() {
         assert_eq!(client.ask("DLOCK.RENEW renewed t EX 600"), 1);
         let left = client.ask("DLOCK.CHECK renewed t").as_int();
         assert!((590_000..=600_000).contains(&left), "term {term}: {left}");
-        tell(&mut client, "DLOCK.ACQUIRE short BLOCK 0");
-        granted(&mut client);
+        client.begin("DLOCK.ACQUIRE short BLOCK 0");
+        client.granted();
         // The deadline passes from the lease clock to the wall clock and back, which may lose a millisecond.
         assert!(asked.elapsed() >= Duration::from_millis(399));
         let left = client.ask("DLOCK.CHECK renewed t").as_int();
@@ -75,7 +75,7 @@ fn fifty_thousand_locks_lapse_after_start_unless_renewed() {
     server.start_again();
     let mut client = server.connect();
     let renew = |n| format!("DLOCK.RENEW k{} t{} EX 600", 49_999 - n, 49_999 - n);
-    let answers = at_once(&mut client, &(0..500).map(renew).collect::<Vec<_>>());
+    let answers = client.ask_all(&(0..500).map(renew).collect::<Vec<_>>());
     let renewed = answers.iter().filter(|reply| **reply == Reply::Int(1));
     let renewed = renewed.count() as u64;
     assert!(locks > 10_000, "{locks} of them were saved");
@@ -119,18 +119,18 @@ fn waiters_of_300_keys_are_served_after_flush_and_swap() {
         let mut waiters: Vec<Client> = (0..300)
             .map(|n| {
                 let mut waiter = server.connect();
-                tell(&mut waiter, format!("DLOCK.ACQUIRE k{n} EX 600 BLOCK 0"));
+                waiter.begin(format!("DLOCK.ACQUIRE k{n} EX 600 BLOCK 0"));
                 waiter
             })
             .collect();
-        wait_for_blocked(&server, 300);
+        server.wait_for_blocked(300);
         let listed = client.ask("DSYNC.CONTENDED COUNT 1000");
         assert_eq!(listed.as_array().len(), 300);
         // A request in the same turn does not overtake the waiters, whether their queues were visited or not.
-        let replies = at_once(&mut client, &[line, "DLOCK.ACQUIRE k299"]);
+        let replies = client.ask_all([line, "DLOCK.ACQUIRE k299"]);
         assert!(replies[1].is_nil(), "{line}: {replies:?}");
         waiters.iter_mut().for_each(|waiter| {
-            granted(waiter);
+            waiter.granted();
         });
         let listed = client.ask("DSYNC.CONTENDED COUNT 1000");
         assert_eq!(listed.as_array().len(), 0, "{line}");
@@ -152,7 +152,7 @@ fn ten_thousand_ephemeral_holds_end_unless_claimed_again() {
     acquire_all(&mut client, (0..50).map(|n| acquire(n * 200 + 100)));
     eventually("the end of the others", SOON, || holds(&server) == 100);
     let check = |n: u64| format!("DLOCK.CHECK k{} t{}", n * 100, n * 100);
-    for (n, left) in in_bulk(&mut client, (0..100).map(check)).iter().enumerate() {
+    for (n, left) in client.ask_all((0..100).map(check)).iter().enumerate() {
         assert!(left.as_int() > 0, "{n}");
     }
     client.close();

@@ -125,7 +125,7 @@ fn bounds_do_not_apply_to_replicas_and_own_files() {
     let payload = dump(&mut client, "long");
     assert_eq!(call!(client, "RESTORE", "copy", 0, &payload), "OK");
     replica.wait_to_catch_up_with(&primary);
-    assert_eq!(digest(&replica, "copy"), digest(&primary, "copy"));
+    assert_eq!(replica.digest("copy"), primary.digest("copy"));
     assert_eq!(refusals(&replica), [] as [String; 0]);
 
     client.ask("CONFIG SET dsync.max-lease-ms 1000");
@@ -133,13 +133,13 @@ fn bounds_do_not_apply_to_replicas_and_own_files() {
     assert!(refused.is_error(), "{refused:?}");
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(replica.connect().ask("EXISTS other"), 0);
-    let before = digest(&primary, "copy");
+    let before = primary.digest("copy");
     assert_eq!(client.ask("DEBUG RELOAD"), "OK");
-    assert_eq!(digest(&primary, "copy"), before);
+    assert_eq!(primary.digest("copy"), before);
     primary.kill9();
     primary.configure("dsync.max-lease-ms", 1_000);
     primary.start_again();
-    assert_eq!(digest(&primary, "copy"), before, "from the AOF");
+    assert_eq!(primary.digest("copy"), before, "from the AOF");
 }
 
 /// Whoever may use RESTORE could fill the disk with lines of the log. And nobody could see how many there were.
@@ -157,7 +157,7 @@ fn refused_payloads_are_logged_ten_a_second_and_counted() {
                 send!(client, "RESTORE", "bad", 0, payload);
             }
             for _ in 0..100 {
-                assert!(reply(&mut client).is_error());
+                assert!(client.reply().is_error());
             }
         }
     }

@@ -29,7 +29,7 @@ fn wait_for_lapses(server: &Server, count: u64) {
 #[test]
 fn renamed_lock_lapses() {
     let (server, mut client) = server_with_many_keys();
-    let replies = at_once(&mut client, &["DLOCK.ACQUIRE a PX 100", "RENAME a b"]);
+    let replies = client.ask_all(["DLOCK.ACQUIRE a PX 100", "RENAME a b"]);
     assert_eq!(replies[1], "OK");
     wait_for_lapses(&server, 1);
     assert_eq!(client.ask("DBSIZE"), i64::from(OTHERS));
@@ -39,7 +39,7 @@ fn renamed_lock_lapses() {
 #[test]
 fn moved_lock_lapses_in_its_new_database() {
     let (server, mut client) = server_with_many_keys();
-    let replies = at_once(&mut client, &["DLOCK.ACQUIRE a PX 100", "MOVE a 9"]);
+    let replies = client.ask_all(["DLOCK.ACQUIRE a PX 100", "MOVE a 9"]);
     assert_eq!(replies[1], 1);
     wait_for_lapses(&server, 1);
     client.ask("SELECT 9");
@@ -68,7 +68,7 @@ fn lock_swapped_during_a_search_lapses() {
     let (server, mut client) = server_with_many_keys();
     client.ask("SELECT 1");
     client.ask(format!("DEBUG POPULATE {OTHERS}"));
-    at_once(&mut client, &["DLOCK.ACQUIRE a PX 1000", "RENAME a b"]);
+    client.ask_all(["DLOCK.ACQUIRE a PX 1000", "RENAME a b"]);
     for _ in 0..101 {
         client.ask("SWAPDB 0 1");
     }
@@ -96,7 +96,7 @@ fn request_for_renamed_lock_finds_its_hold_at_once() {
         "DLOCK.ACQUIRE b TOKEN t",
         "DLOCK.RENEW b t PX 100",
     ];
-    let replies = at_once(&mut client, &lines);
+    let replies = client.ask_all(&lines);
     assert!(replies[1].is_nil(), "it is held: {replies:?}");
     assert_eq!(replies[2].clone().grant().1, fence);
     wait_for_lapses(&server, 1);
@@ -107,7 +107,7 @@ fn renamed_lock_is_saved_under_its_new_name() {
     let mut server = Server::builder().config("appendonly", "no").start();
     let mut client = server.connect();
     let fence = client.ask("DLOCK.ACQUIRE a PX 60000 TOKEN t").grant().1;
-    let saved = at_once(&mut client, &["RENAME a b", "SAVE"]);
+    let saved = client.ask_all(["RENAME a b", "SAVE"]);
     assert_eq!(saved[1], "OK");
     drop(client);
     server.kill9();
@@ -147,7 +147,7 @@ fn replica_with_renamed_lock_is_asleep() {
     let replica = Server::builder().replica_of(&primary).start();
     let mut client = primary.connect();
     let lines = ["DLOCK.ACQUIRE a PX 60000", "RENAME a b"];
-    assert_eq!(at_once(&mut client, &lines)[1], "OK");
+    assert_eq!(client.ask_all(&lines)[1], "OK");
     replica.wait_to_catch_up_with(&primary);
     let ticks = || replica.info_number("dsync", "dsync_timer_ticks");
     let before = ticks();
@@ -163,7 +163,7 @@ fn search_ends_when_a_request_has_found_the_lock() {
     let ticks = || server.info_number("dsync", "dsync_timer_ticks");
     let before = ticks();
     let lines = ["DLOCK.ACQUIRE a PX 60000", "RENAME a b"];
-    assert_eq!(at_once(&mut client, &lines)[1], "OK");
+    assert_eq!(client.ask_all(&lines)[1], "OK");
     eventually("the search has begun", SOON, || ticks() > before);
     assert!(client.ask("DLOCK.ACQUIRE b").is_nil());
     std::thread::sleep(std::time::Duration::from_millis(100));

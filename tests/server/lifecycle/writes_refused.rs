@@ -21,12 +21,12 @@ fn client_pause_stops_leases_but_not_waits() {
     client.ask("DLOCK.ACQUIRE k PX 600 TOKEN t");
     client.ask("DLOCK.ACQUIRE alone PX 600 TOKEN t");
     client.ask("DWG.ADD g PX 600 TOKEN t");
-    send!(patient, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
-    wait_for_blocked(&server, 1);
-    send!(impatient, "DLOCK.ACQUIRE", "k", "BLOCK", 900);
+    patient.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    server.wait_for_blocked(1);
+    impatient.begin("DLOCK.ACQUIRE k BLOCK 900");
     let mut watcher = server.connect();
-    send!(watcher, "DWG.WAIT", "g", "BLOCK", 0);
-    wait_for_blocked(&server, 3);
+    watcher.begin("DWG.WAIT g BLOCK 0");
+    server.wait_for_blocked(3);
     assert_eq!(client.ask("CLIENT PAUSE 60000 WRITE"), "OK");
     // The turn in which the pause begins may still count for the lease.
     let first = check(&mut client, "k");
@@ -40,7 +40,7 @@ fn client_pause_stops_leases_but_not_waits() {
     assert!(impatient.recv(SOON).expect("the wait runs out").is_nil());
     patient.expect_silence(Duration::ZERO);
     assert_eq!(client.ask("CLIENT UNPAUSE"), "OK");
-    assert_eq!(granted(&mut patient).0, "w");
+    assert_eq!(patient.granted().0, "w");
     let finished = watcher.recv(SOON).expect("the round finishes");
     assert_eq!(finished.as_array(), [Reply::Int(0), Reply::Int(1)]);
     eventually("the lock that nobody waits for to lapse", SOON, || {
@@ -57,10 +57,10 @@ fn client_pause_that_expires_serves_waiters() {
     for kind in ["WRITE", "ALL"] {
         let mut waiter = server.connect();
         client.ask("DLOCK.ACQUIRE k PX 300 TOKEN t");
-        send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "PX", 100);
-        wait_for_blocked(&server, 1);
+        waiter.begin("DLOCK.ACQUIRE k BLOCK 0 PX 100");
+        server.wait_for_blocked(1);
         assert_eq!(client.ask(format!("CLIENT PAUSE 700 {kind}")), "OK");
-        granted(&mut waiter);
+        waiter.granted();
         eventually("the waiter's own lapse", SOON, || {
             client.ask("EXISTS k") == 0
         });
@@ -105,22 +105,22 @@ fn assert_refusal_stops_leases(
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE k PX 1500 TOKEN t");
     let mut lapse = server.connect();
-    send!(lapse, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
+    lapse.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     // `second` waits behind the exclusive request of `first`, and could be granted when that leaves.
     client.ask("DLOCK.ACQUIRE shared SHARED EX 600");
     let (mut first, mut second) = (server.connect(), server.connect());
-    wait_for_blocked(server, 1);
+    server.wait_for_blocked(1);
     let first_id = first.id();
-    send!(first, "DLOCK.ACQUIRE", "shared", "BLOCK", 0);
-    wait_for_blocked(server, 2);
-    send!(second, "DLOCK.ACQUIRE", "shared", "SHARED", "BLOCK", 0);
+    first.begin("DLOCK.ACQUIRE shared BLOCK 0");
+    server.wait_for_blocked(2);
+    second.begin("DLOCK.ACQUIRE shared SHARED BLOCK 0");
     let mut ephemeral = server.connect();
     ephemeral.ask("DLOCK.ACQUIRE bound EPHEMERAL EX 600");
     let mut heir = server.connect();
-    send!(heir, "DLOCK.ACQUIRE", "bound", "BLOCK", 0, "TOKEN", "heir");
+    heir.begin("DLOCK.ACQUIRE bound BLOCK 0 TOKEN heir");
     let mut impatient = server.connect();
-    send!(impatient, "DLOCK.ACQUIRE", "k", "BLOCK", 400);
-    wait_for_blocked(server, 5);
+    impatient.begin("DLOCK.ACQUIRE k BLOCK 400");
+    server.wait_for_blocked(5);
 
     refuse();
     eventually("writes to be refused", SOON, || {
@@ -158,15 +158,15 @@ fn assert_refusal_stops_leases(
         !refuses_with(&mut client, code)
     });
     let back = Instant::now();
-    granted(&mut second);
-    assert_eq!(granted(&mut heir).0, "heir");
+    second.granted();
+    assert_eq!(heir.granted().0, "heir");
     // The module promises 100 ms; the other second is for a machine under load.
     assert!(
         back.elapsed() < Duration::from_millis(1_100),
         "granted {:?} after",
         back.elapsed()
     );
-    assert_eq!(granted(&mut lapse).0, "w");
+    assert_eq!(lapse.granted().0, "w");
     assert_calm(server);
 }
 
@@ -267,7 +267,7 @@ fn release_in_turn_that_ends_pause_leaves_no_key() {
             "TOKEN",
             round
         );
-        wait_for_blocked(&server, 1);
+        server.wait_for_blocked(1);
         assert_eq!(client.ask("CLIENT PAUSE 60000 WRITE"), "OK");
         check(&mut client, "k");
         client
@@ -275,7 +275,7 @@ fn release_in_turn_that_ends_pause_leaves_no_key() {
         assert_eq!(client.recv(SOON).expect("a reply"), "OK");
         assert_eq!(client.recv(SOON).expect("a reply"), 1);
         assert_eq!(client.recv(SOON).expect("a reply"), 1);
-        assert_eq!(granted(&mut waiter).0, round.to_string());
+        assert_eq!(waiter.granted().0, round.to_string());
         assert_eq!(call!(client, "DLOCK.RELEASE", "waited for", round), 1);
         eventually("keys without holds to go", SOON, || {
             client.ask("DBSIZE") == 0

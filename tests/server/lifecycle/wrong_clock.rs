@@ -62,7 +62,7 @@ fn replica_follows_primary_whose_fences_are_far_ahead() {
     let (_, next) = client.ask("DLOCK.ACQUIRE streamed EX 600 TOKEN t").grant();
     replica.wait_to_catch_up_with(&primary);
     for key in ["future", "streamed"] {
-        assert_eq!(digest(&replica, key), digest(&primary, key), "{key}");
+        assert_eq!(replica.digest(key), primary.digest(key), "{key}");
     }
     assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
     assert_eq!(warnings(&replica), 1, "once, however many follow");

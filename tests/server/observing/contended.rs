@@ -123,7 +123,7 @@ fn contended_shows_db_key_type_waiters_and_longest_wait() {
         for _ in 0..waiters {
             let mut waiter = server.connect();
             waiter.ask(format!("SELECT {db}"));
-            queue(&server, &mut waiter, wait);
+            waiter.wait_on(&server, wait);
             clients.push(waiter);
         }
     }
@@ -159,9 +159,9 @@ fn contended_shows_db_key_type_waiters_and_longest_wait() {
     let mut waiter = server.connect();
     let name = b"a b\r\n\0\xff";
     call!(client, "DLOCK.ACQUIRE", name);
-    let before = blocked_clients(&server);
+    let before = server.blocked_clients();
     send!(waiter, "DLOCK.ACQUIRE", name, "BLOCK", 0);
-    wait_for_blocked(&server, before + 1);
+    server.wait_for_blocked(before + 1);
     let found = contended(&mut client);
     assert_eq!(found.last().expect("the newest").key, r"a b\r\n\x00\xff");
 }
@@ -174,13 +174,13 @@ fn contended_lists_longest_wait_first_and_drops_who_leaves() {
     for key in ["b", "c", "a", "b"] {
         client.ask(format!("DLOCK.ACQUIRE {key} TOKEN held"));
         let_them_wait(&mut client);
-        waiters.push(queued(&server, format!("DLOCK.ACQUIRE {key} BLOCK 0")));
+        waiters.push(server.waiting(format!("DLOCK.ACQUIRE {key} BLOCK 0")));
     }
     let_them_wait(&mut client);
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["b", "c", "a"]);
     // The longest waiter of b is granted. The other waiter of b came last, so b moves to the end of the list.
     assert_eq!(client.ask("DLOCK.RELEASE b held"), 1);
-    granted(&mut waiters[0]);
+    waiters[0].granted();
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c", "a", "b"]);
     // Waiters leave by the end of their connection, by a grant and by a timeout.
     let last = waiters.pop().expect("the last");
@@ -190,11 +190,11 @@ fn contended_lists_longest_wait_first_and_drops_who_leaves() {
         names(&mut client, "DSYNC.CONTENDED") == ["c", "a"]
     });
     assert_eq!(client.ask("DLOCK.RELEASE a held"), 1);
-    granted(&mut in_a);
+    in_a.granted();
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c"]);
-    let mut short = queued(&server, "DLOCK.ACQUIRE a BLOCK 1000");
+    let mut short = server.waiting("DLOCK.ACQUIRE a BLOCK 1000");
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c", "a"]);
-    assert!(reply(&mut short).is_nil());
+    assert!(short.reply().is_nil());
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c"]);
 }
 
@@ -206,7 +206,7 @@ fn contended_lists_ten_keys_or_count() {
     for n in 0..12 {
         let_them_wait(&mut client);
         client.ask(format!("DLOCK.ACQUIRE k{n}"));
-        waiters.push(queued(&server, format!("DLOCK.ACQUIRE k{n} BLOCK 0")));
+        waiters.push(server.waiting(format!("DLOCK.ACQUIRE k{n} BLOCK 0")));
     }
     let_them_wait(&mut client);
     let all: Vec<_> = (0..12).map(|n| format!("k{n}")).collect();
@@ -227,16 +227,16 @@ fn contended_does_not_list_vacant_places() {
     let mut client = server.connect();
     client.ask("CONFIG SET dsync.rejoin-ms 60000");
     client.ask("DLOCK.ACQUIRE lock EX 1000 TOKEN held");
-    queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0").close();
-    wait_for_blocked(&server, 0);
+    server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0").close();
+    server.wait_for_blocked(0);
     assert_eq!(contended(&mut client), []);
     assert_eq!(server.info_number("dsync", "dsync_longest_wait_ms"), 0);
-    let _waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let _waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     let found = contended(&mut client);
     assert_eq!((found.len(), found[0].waiters), (1, 1));
     // When the token resumes its place, its wait counts from the first request.
     let since_newer = found[0].longest_ms;
-    let _back = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+    let _back = server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
     let found = contended(&mut client);
     assert_eq!((found.len(), found[0].waiters), (1, 2));
     assert!(found[0].longest_ms >= since_newer);
@@ -248,7 +248,7 @@ fn contended_is_empty_on_a_replica() {
     let replica = Server::builder().replica_of(&primary).start();
     let mut client = primary.connect();
     client.ask("DLOCK.ACQUIRE lock");
-    let _waiter = queued(&primary, "DLOCK.ACQUIRE lock BLOCK 0");
+    let _waiter = primary.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(contended(&mut client).len(), 1);
     assert_eq!(contended(&mut replica.connect()), []);

@@ -82,11 +82,8 @@ fn log_tells_why_a_job_ran_twice() {
     let run = stuck.ask("DONCE.BEGIN report:7 PX 300 TOKEN a-41 OWNER web-1/241");
     let first = any_grant(&run).1;
     let before = unix_ms();
-    let mut second = queued(
-        &server,
-        "DONCE.BEGIN report:7 TOKEN b-72 OWNER web-2/97 BLOCK 0",
-    );
-    let (_, fence) = any_grant(&reply(&mut second));
+    let mut second = server.waiting("DONCE.BEGIN report:7 TOKEN b-72 OWNER web-2/97 BLOCK 0");
+    let (_, fence) = any_grant(&second.reply());
     let rows = ends(&mut client);
     let [row] = rows.as_slice() else {
         panic!("one end: {rows:?}");
@@ -143,11 +140,8 @@ fn every_kind_of_end_has_its_row() {
     line(&mut client, "DLOCK.ACQUIRE lock TOKEN t OWNER me");
     let mut gone = server.connect();
     let id = gone.id();
-    queue(&server, &mut gone, "DLOCK.ACQUIRE lock OWNER you BLOCK 0");
-    at_once(
-        &mut client,
-        &["DLOCK.RELEASE lock t", &format!("CLIENT KILL ID {id}")],
-    );
+    gone.wait_on(&server, "DLOCK.ACQUIRE lock OWNER you BLOCK 0");
+    client.ask_all(["DLOCK.RELEASE lock t", &format!("CLIENT KILL ID {id}")]);
     eventually("the end of the grant", SOON, || {
         newest(&mut client).what == "undelivered"
     });
@@ -392,7 +386,7 @@ fn wave_of_lapses_leaves_the_newest_rows() {
         .start();
     let mut client = server.connect();
     let lines = (0..WAVE).map(|n| format!("DLOCK.ACQUIRE k{n} PX 2000"));
-    in_bulk(&mut client, lines);
+    client.ask_all(lines);
     eventually("all lapses", std::time::Duration::from_secs(30), || {
         server.info_number("dsync", "dsync_holds") == 0
     });

@@ -239,13 +239,13 @@ fn events_are_sent_for_each_of_300_grants_after_one_release() {
     client.ask("DLOCK.ACQUIRE k TOKEN writer");
     let mut readers: Vec<_> = (0..300).map(|_| server.connect()).collect();
     for reader in &mut readers {
-        tell(reader, "DLOCK.ACQUIRE k SHARED BLOCK 0");
+        reader.begin("DLOCK.ACQUIRE k SHARED BLOCK 0");
     }
-    wait_for_blocked(&server, 300);
+    server.wait_for_blocked(300);
     let mut listener = Listener::to_events(&server);
     client.ask("DLOCK.RELEASE k writer");
     for reader in &mut readers {
-        granted(reader);
+        reader.granted();
     }
     let mut sent = BTreeMap::new();
     for event in listener.so_far(&mut client) {

@@ -14,22 +14,22 @@ fn free_event_is_not_sent_while_anyone_is_queued() {
     let mut client = server.connect();
     let mut listener = Listener::to_events(&server);
     client.ask("DLOCK.ACQUIRE k TOKEN a");
-    let mut first = queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
-    let mut second = queued(&server, "DLOCK.ACQUIRE k TOKEN c BLOCK 0");
+    let mut first = server.waiting("DLOCK.ACQUIRE k TOKEN b BLOCK 0");
+    let mut second = server.waiting("DLOCK.ACQUIRE k TOKEN c BLOCK 0");
     assert_eq!(
         listener.so_far(&mut client),
         ["dlock.grant k"],
         "queueing is no event"
     );
     client.ask("DLOCK.RELEASE k a");
-    granted(&mut first);
+    first.granted();
     assert_eq!(
         listener.so_far(&mut client),
         ["dlock.grant k", "dlock.release k"]
     );
     // The queue is empty after this grant, but no capacity is left for others.
     client.ask("DLOCK.RELEASE k b");
-    granted(&mut second);
+    second.granted();
     assert_eq!(
         listener.so_far(&mut client),
         ["dlock.grant k", "dlock.release k"]
@@ -43,40 +43,40 @@ fn free_event_is_not_sent_while_anyone_is_queued() {
     // Free permits that are too few for the first waiter are for nobody else.
     client.ask("DSEM.ACQUIRE s LIMIT 4 PERMITS 2 TOKEN a");
     client.ask("DSEM.ACQUIRE s PERMITS 2 TOKEN b");
-    let mut all = queued(&server, "DSEM.ACQUIRE s PERMITS 4 TOKEN c BLOCK 0");
+    let mut all = server.waiting("DSEM.ACQUIRE s PERMITS 4 TOKEN c BLOCK 0");
     listener.so_far(&mut client);
     client.ask("DSEM.RELEASE s a");
     assert_eq!(listener.so_far(&mut client), ["dsem.release s"]);
     client.ask("DSEM.RELEASE s b");
-    granted(&mut all);
+    all.granted();
     assert_eq!(
         listener.so_far(&mut client),
         ["dsem.grant s", "dsem.release s"]
     );
     // Permits that are left when the last waiter has been granted are free for everybody.
-    let mut one = queued(&server, "DSEM.ACQUIRE s PERMITS 1 TOKEN d BLOCK 0");
+    let mut one = server.waiting("DSEM.ACQUIRE s PERMITS 1 TOKEN d BLOCK 0");
     client.ask("DSEM.RELEASE s c");
-    granted(&mut one);
+    one.granted();
     assert_eq!(
         listener.so_far(&mut client),
         ["dsem.free s", "dsem.grant s", "dsem.release s"]
     );
 
     client.ask("DONCE.BEGIN o TOKEN a");
-    let mut next = queued(&server, "DONCE.BEGIN o BLOCK 0");
+    let mut next = server.waiting("DONCE.BEGIN o BLOCK 0");
     listener.so_far(&mut client);
     client.ask("DONCE.FAIL o a");
-    reply(&mut next);
+    next.reply();
     assert_eq!(
         listener.so_far(&mut client),
         ["donce.fail o", "donce.run o"]
     );
 
     client.ask("DWG.ADD g LIMIT 1 TOKEN a");
-    let mut next = queued(&server, "DWG.ADD g LIMIT 1 BLOCK 0");
+    let mut next = server.waiting("DWG.ADD g LIMIT 1 BLOCK 0");
     listener.so_far(&mut client);
     client.ask("DWG.DONE g a");
-    granted(&mut next);
+    next.granted();
     assert_eq!(listener.so_far(&mut client), ["dwg.add g", "dwg.done g"]);
 }
 
@@ -88,8 +88,8 @@ fn free_event_is_sent_despite_a_vacant_place() {
     client.ask("CONFIG SET dsync.rejoin-ms 60000");
     let mut listener = Listener::to_events(&server);
     client.ask("DLOCK.ACQUIRE k TOKEN a");
-    queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0").close();
-    wait_for_blocked(&server, 0);
+    server.waiting("DLOCK.ACQUIRE k TOKEN b BLOCK 0").close();
+    server.wait_for_blocked(0);
     client.ask("DLOCK.RELEASE k a");
     assert_eq!(
         listener.so_far(&mut client),
@@ -107,16 +107,16 @@ fn free_event_is_sent_when_the_last_waiter_leaves_capacity_behind() {
         let mut listener = Listener::to_events(&server);
         client.ask("DSEM.ACQUIRE s LIMIT 3 PERMITS 2");
         let block = if by_closing { 0 } else { 1_000 };
-        let mut greedy = queued(&server, format!("DSEM.ACQUIRE s PERMITS 2 BLOCK {block}"));
+        let mut greedy = server.waiting(format!("DSEM.ACQUIRE s PERMITS 2 BLOCK {block}"));
         listener.so_far(&mut client);
         // One permit is free, but a try fails because of the waiter.
         assert!(client.ask("DSEM.ACQUIRE s").is_nil());
         if by_closing {
             greedy.close();
         } else {
-            assert!(reply(&mut greedy).is_nil());
+            assert!(greedy.reply().is_nil());
         }
-        wait_for_blocked(&server, 0);
+        server.wait_for_blocked(0);
         let sent = listener
             .next(SOON)
             .map(|(channel, message)| event(&channel, &message));
@@ -168,11 +168,11 @@ fn free_event_is_sent_when_an_exclusive_lock_becomes_shared() {
     let mut client = server.connect();
     let mut listener = Listener::to_events(&server);
     client.ask("DLOCK.ACQUIRE k TOKEN writer");
-    let mut reader = queued(&server, "DLOCK.ACQUIRE k SHARED BLOCK 0");
+    let mut reader = server.waiting("DLOCK.ACQUIRE k SHARED BLOCK 0");
     assert!(client.ask("DLOCK.ACQUIRE k SHARED").is_nil());
     listener.so_far(&mut client);
     assert_eq!(client.ask("DLOCK.RELEASE k writer"), 1);
-    granted(&mut reader);
+    reader.granted();
     assert_eq!(
         listener.so_far(&mut client),
         ["dlock.free k", "dlock.grant k", "dlock.release k"]
@@ -332,9 +332,9 @@ fn free_event_is_sent_at_the_end_of_a_pause() {
         assert!(listener.hears_free(SOON), "{family}");
         // Not while a waiter takes it.
         client.ask(format!("{family}.PAUSE k 600000"));
-        let mut waiter = queued(&server, format!("{request} BLOCK 0 TOKEN w"));
+        let mut waiter = server.waiting(format!("{request} BLOCK 0 TOKEN w"));
         client.ask(format!("{family}.PAUSE k 0"));
-        reply(&mut waiter);
+        waiter.reply();
         let heard = listener.so_far(&mut client);
         assert!(
             heard.iter().all(|heard| !heard.contains(".free")),
@@ -356,14 +356,14 @@ fn pause_of_absent_group_finishes_no_round() {
     assert_eq!(client.ask("DWG.WAIT g BLOCK 0"), finished);
     assert_eq!(listener.so_far(&mut client), [""; 0]);
     // A request that waits to be added holds up WAIT.
-    let mut member = queued(&server, "DWG.ADD g BLOCK 0 TOKEN m");
+    let mut member = server.waiting("DWG.ADD g BLOCK 0 TOKEN m");
     assert!(client.ask("DWG.WAIT g").is_nil());
-    let mut watcher = queued(&server, "DWG.WAIT g BLOCK 0");
+    let mut watcher = server.waiting("DWG.WAIT g BLOCK 0");
     client.ask("DWG.PAUSE g 0");
-    granted(&mut member);
+    member.granted();
     client.ask("DWG.DONE g m");
     assert_eq!(
-        reply(&mut watcher),
+        watcher.reply(),
         Reply::Array(vec![Reply::Int(1), Reply::Int(0)])
     );
 }

@@ -116,7 +116,7 @@ fn holds_shows_every_field_of_every_family() {
     }
     // A key without holds has no row, nor has one that only waits.
     holder.ask("DSEM.LIMIT pinned 1");
-    let _waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let _waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     for mut client in [server.connect(), server.connect_resp3()] {
         let (rows, calls) = walk(&mut client, &[]);
         assert_eq!((rows.len(), calls), (4, 1));
@@ -155,7 +155,7 @@ fn walk_finds_each_hold_once_whatever_the_count() {
     let mut client = server.connect();
     let locks = (0..90).map(|n| format!("DLOCK.ACQUIRE k{n} EX 600"));
     let permits = (0..110).map(|_| "DSEM.ACQUIRE sem LIMIT 1000 EX 600".to_owned());
-    let grants = in_bulk(&mut client, locks.chain(permits));
+    let grants = client.ask_all(locks.chain(permits));
     let expected: BTreeSet<u64> = grants.iter().map(|grant| grant.grant().1).collect();
     for (count, calls) in [("1", 200), ("7", 29), ("199", 2), ("200", 1), ("1000", 1)] {
         let (rows, took) = walk(&mut client, &["COUNT", count]);
@@ -174,7 +174,7 @@ fn walk_finds_holds_whose_keys_move_meanwhile() {
     let server = Server::start();
     let mut client = server.connect();
     let lines = (0..40).map(|n| format!("DLOCK.ACQUIRE k{n} EX 600"));
-    let grants = in_bulk(&mut client, lines);
+    let grants = client.ask_all(lines);
     let mut lasting: BTreeSet<u64> = grants.iter().map(|grant| grant.grant().1).collect();
     let (mut cursor, mut met) = ("0".to_owned(), Vec::new());
     for n in 0.. {
@@ -226,7 +226,7 @@ fn renamed_hold_has_no_place_until_it_is_found() {
     let mut client = server.connect();
     let (_, fence) = client.ask("DLOCK.ACQUIRE old EX 600").grant();
     // In one turn, so that the timer has not found it yet.
-    let replies = at_once(&mut client, &["RENAME old new", "DSYNC.HOLDS 0"]);
+    let replies = client.ask_all(["RENAME old new", "DSYNC.HOLDS 0"]);
     let row = HeldRow::read(&replies[1].as_array()[1].as_array()[0]);
     assert_eq!((row.key, row.fence), (None, fence));
     eventually("the hold under its new name", SOON, || {

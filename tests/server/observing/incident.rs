@@ -35,8 +35,8 @@ fn stuck_lock_is_paused_revoked_examined_and_goes_on_in_order() {
     let mut operator = server.connect();
     let mut hanging = server.connect();
     hanging.ask("DLOCK.ACQUIRE deploy EX 3600 TOKEN a OWNER web-1");
-    let mut second = queued(&server, "DLOCK.ACQUIRE deploy BLOCK 0 TOKEN b OWNER web-2");
-    let mut third = queued(&server, "DLOCK.ACQUIRE deploy BLOCK 0 TOKEN c OWNER web-3");
+    let mut second = server.waiting("DLOCK.ACQUIRE deploy BLOCK 0 TOKEN b OWNER web-2");
+    let mut third = server.waiting("DLOCK.ACQUIRE deploy BLOCK 0 TOKEN c OWNER web-3");
 
     let fence = holder(&stuck(&mut operator, "DLOCK", "deploy", 2), "web-1");
     assert_eq!(operator.ask("DLOCK.PAUSE deploy 600000"), 0);
@@ -49,11 +49,11 @@ fn stuck_lock_is_paused_revoked_examined_and_goes_on_in_order() {
     assert_eq!(hanging.ask("DLOCK.RENEW deploy a"), 0);
     assert!(hanging.ask("DLOCK.ACQUIRE deploy TOKEN d").is_nil());
     // Who comes now stands behind those who came before.
-    let mut fourth = queued(&server, "DLOCK.ACQUIRE deploy BLOCK 0 TOKEN e");
+    let mut fourth = server.waiting("DLOCK.ACQUIRE deploy BLOCK 0 TOKEN e");
     assert!(operator.ask("DLOCK.PAUSE deploy 0").as_int() > 0);
 
     for (waiter, token) in [(&mut second, "b"), (&mut third, "c"), (&mut fourth, "e")] {
-        assert_eq!(granted(waiter).0, token);
+        assert_eq!(waiter.granted().0, token);
         assert_eq!(operator.ask(format!("DLOCK.RELEASE deploy {token}")), 1);
     }
     assert_eq!(operator.ask("EXISTS deploy"), 0, "nothing is left of it");
@@ -68,10 +68,10 @@ fn failing_work_is_paused_revoked_examined_and_goes_on_with_its_attempts() {
     let mut operator = server.connect();
     let mut worker = server.connect();
     worker.ask("DONCE.BEGIN report TOKEN a OWNER web-1");
-    let mut second = queued(&server, "DONCE.BEGIN report BLOCK 0 TOKEN b OWNER web-2");
-    let mut third = queued(&server, "DONCE.BEGIN report BLOCK 0 TOKEN c OWNER web-3");
+    let mut second = server.waiting("DONCE.BEGIN report BLOCK 0 TOKEN b OWNER web-2");
+    let mut third = server.waiting("DONCE.BEGIN report BLOCK 0 TOKEN c OWNER web-3");
     worker.ask("DONCE.FAIL report a REASON 'no disk space'");
-    assert_eq!(reply(&mut second).as_array()[0], *"RUN");
+    assert_eq!(second.reply().as_array()[0], *"RUN");
 
     let info = stuck(&mut operator, "DONCE", "report", 1);
     assert_eq!(*info.field("last-reason"), "no disk space");
@@ -87,7 +87,7 @@ fn failing_work_is_paused_revoked_examined_and_goes_on_with_its_attempts() {
     third.expect_silence(A_WHILE);
 
     assert!(operator.ask("DONCE.PAUSE report 0").as_int() > 0);
-    let run = reply(&mut third);
+    let run = third.reply();
     assert_eq!(run.as_array()[3], 3, "the third attempt");
     assert_eq!(third.ask("DONCE.DONE report c RESULT r"), 1);
     assert_eq!(worker.ask("DONCE.BEGIN report").as_array()[1], *"r");

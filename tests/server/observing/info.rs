@@ -88,7 +88,7 @@ fn info_has_the_fields_of_each_family_in_both_protocols() {
         if family == "DWG" {
             waiting.extend(["LIMIT", "1"]);
         }
-        waiters.push(queued(&server, waiting.join(" ")));
+        waiters.push(server.waiting(waiting.join(" ")));
 
         let info = format!("{family}.INFO");
         let (two, three) = (call!(resp2, &info, kind), call!(resp3, &info, kind));
@@ -186,7 +186,7 @@ fn info_lists_ten_holders_and_waiters_or_count() {
         client.ask("DSEM.ACQUIRE key LIMIT 25").grant();
     }
     let waiters: Vec<_> = (0..12)
-        .map(|_| queued(&server, "DSEM.ACQUIRE key BLOCK 0"))
+        .map(|_| server.waiting("DSEM.ACQUIRE key BLOCK 0"))
         .collect();
     for (count, holders, shown_waiters) in [
         (&[][..], 10, 10),
@@ -239,10 +239,10 @@ fn info_never_shows_a_token() {
             "seen-too",
         ];
         request.extend(&limit);
-        waiters.push(queued(&server, request.join(" ")));
+        waiters.push(server.waiting(request.join(" ")));
         let mut request = vec![acquire, "key", "BLOCK", "0"];
         request.extend(&limit);
-        waiters.push(queued(&server, request.join(" ")));
+        waiters.push(server.waiting(request.join(" ")));
         for request in [
             format!("{family}.INFO key"),
             format!("HELLO 3\r\n{family}.INFO key COUNT 1000"),
@@ -283,7 +283,7 @@ fn info_and_check_change_nothing() {
     let (member, _) = client.ask("DWG.ADD group").grant();
     stream.take_so_far(&server);
     let (token, _) = client.ask("DLOCK.ACQUIRE key PX 40").grant();
-    let before = digest(&server, "group");
+    let before = server.digest("group");
     for _ in 0..20 {
         client.ask("DWG.INFO group");
         client.ask(format!("DWG.CHECK group {member}"));
@@ -292,7 +292,7 @@ fn info_and_check_change_nothing() {
         client.ask("DSEM.INFO absent");
         client.ask("DSEM.CHECK absent t");
     }
-    assert_eq!(digest(&server, "group"), before);
+    assert_eq!(server.digest("group"), before);
     // Only the lapse of the lock is replicated.
     eventually("the lapse", SOON, || client.ask("EXISTS key") == 0);
     let written: Vec<_> = stream
@@ -322,7 +322,7 @@ fn info_on_replica_shows_holders_and_says_waiters_are_unknown() {
     let mut client = primary.connect();
     let (token, fence) = client.ask("DLOCK.ACQUIRE key OWNER me EX 500").grant();
     let replica = Server::builder().replica_of(&primary).start();
-    let _waiter = queued(&primary, "DLOCK.ACQUIRE key BLOCK 0");
+    let _waiter = primary.waiting("DLOCK.ACQUIRE key BLOCK 0");
     replica.wait_to_catch_up_with(&primary);
     let mut there = replica.connect();
     let info = there.ask("DLOCK.INFO key");

@@ -88,7 +88,7 @@ fn info_of_group_shows_its_round() {
     assert_eq!(*info.field("state"), "open");
     assert!(info.field("kept-until-unix-ms").is_nil());
 
-    let _watcher = queued(&server, "DWG.WAIT key BLOCK 0");
+    let _watcher = server.waiting("DWG.WAIT key BLOCK 0");
     let info = client.ask("DWG.INFO key");
     assert_eq!(*info.field("waiters"), 1);
     let watcher = &info.field("first-waiters").as_array()[0];
@@ -152,7 +152,7 @@ fn info_lists_waiters_in_order_with_owner_client_and_age() {
             "BLOCK",
             "0",
         ]);
-        wait_for_blocked(&server, count);
+        server.wait_for_blocked(count);
         waiters.push((waiter, id, owner, permits));
     }
     eventually("the last to have waited for a while", SOON, || {
@@ -200,7 +200,7 @@ fn info_does_not_show_vacant_places() {
         .start();
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE key").grant();
-    let waiter = queued(&server, "DLOCK.ACQUIRE key BLOCK 0 TOKEN t");
+    let waiter = server.waiting("DLOCK.ACQUIRE key BLOCK 0 TOKEN t");
     eventually("the waiter to have waited for a while", SOON, || {
         client
             .ask("DLOCK.INFO key")
@@ -216,7 +216,7 @@ fn info_does_not_show_vacant_places() {
     assert!(info.field("first-waiters").as_array().is_empty());
     assert_eq!(*info.field("longest-wait-ms"), 0);
     // When the token resumes its place, its age counts from the first request.
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE key BLOCK 0 TOKEN t");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE key BLOCK 0 TOKEN t");
     assert_eq!(*client.ask("DLOCK.INFO key").field("waiters"), 1);
     let info = client.ask("DLOCK.INFO key");
     assert!(info.field("longest-wait-ms").as_int() >= 60, "{info:?}");

@@ -18,7 +18,7 @@ fn cost(keys: usize, prefix: &str, commands: &[String]) -> (f64, f64) {
             let name = format!("{prefix}{number}");
             command.replace("KEY", &name).replace("NUMBER", &number)
         };
-        in_bulk(client, (0..keys).map(line))
+        client.ask_all((0..keys).map(line))
     };
     for_all(&mut client, "EXISTS absent:NUMBER");
     let before = used_memory(&server);
@@ -107,10 +107,10 @@ fn flush_of_many_locks_gives_their_memory_back() {
     let mut client = server.connect();
     let acquire = |n| format!("DLOCK.ACQUIRE key:{n} EX 600");
     for flush in ["FLUSHALL", "FLUSHALL ASYNC"] {
-        in_bulk(&mut client, (0..1_000).map(acquire));
+        client.ask_all((0..1_000).map(acquire));
         client.ask("FLUSHALL");
         let before = used_memory(&server);
-        in_bulk(&mut client, (0..200_000).map(acquire));
+        client.ask_all((0..200_000).map(acquire));
         assert_eq!(client.ask(flush), "OK");
         // Some chunks are kept, so that a server does not allocate each time.
         eventually("the memory of the start", SOON, || {

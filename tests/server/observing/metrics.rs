@@ -122,12 +122,12 @@ fn counters_of_each_family_count_exactly_what_happened() {
         assert_eq!(client.ask(format!("{release} k nobody")), 0);
         check("commands that do not count", &[]);
 
-        let mut waiter = queued(&server, format!("{begin} BLOCK 0 TOKEN b EX 600"));
+        let mut waiter = server.waiting(format!("{begin} BLOCK 0 TOKEN b EX 600"));
         let (_, waiting) = gauges(&server);
         assert_eq!(waiting[at], 1, "{family}");
         check("queueing", &[]);
         assert_eq!(client.ask(format!("{release} k a")), 1);
-        let second = fence_of(&reply(&mut waiter));
+        let second = fence_of(&waiter.reply());
         check("a hand-over", &["released", "granted_after_wait"]);
         let (holds, waiting) = gauges(&server);
         assert_eq!((holds[at], waiting[at]), (1, 0), "{family}");
@@ -162,23 +162,20 @@ fn counters_of_each_family_count_exactly_what_happened() {
         check("a wait that ran out", &["wait_timeouts"]);
         // Without a token, and with one, whose place stays vacant.
         for token in [String::new(), format!("TOKEN {family}-e")] {
-            queued(&server, format!("{begin} BLOCK 0 {token}")).close();
-            wait_for_blocked(&server, 0);
+            server.waiting(format!("{begin} BLOCK 0 {token}")).close();
+            server.wait_for_blocked(0);
             check("a waiter whose connection closed", &["wait_disconnects"]);
         }
         let mut unblocked = server.connect();
         let id = unblocked.id();
-        queue(&server, &mut unblocked, format!("{begin} BLOCK 0"));
+        unblocked.wait_on(&server, format!("{begin} BLOCK 0"));
         assert_eq!(client.ask(format!("CLIENT UNBLOCK {id}")), 1);
-        assert!(reply(&mut unblocked).is_nil());
+        assert!(unblocked.reply().is_nil());
         check("a waiter that was unblocked", &[]);
         let mut killed = server.connect();
         let id = killed.id();
-        queue(&server, &mut killed, format!("{begin} BLOCK 0 EX 600"));
-        let replies = at_once(
-            &mut client,
-            &[format!("{release} k d"), format!("CLIENT KILL ID {id}")],
-        );
+        killed.wait_on(&server, format!("{begin} BLOCK 0 EX 600"));
+        let replies = client.ask_all([format!("{release} k d"), format!("CLIENT KILL ID {id}")]);
         assert_eq!(replies, [Reply::Int(1), Reply::Int(1)]);
         killed.expect_closed(SOON);
         idle("the end of a grant that could not be delivered");
@@ -240,13 +237,13 @@ fn group_wait_counts_as_a_waiter_but_not_as_a_grant() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DWG.ADD g TOKEN a EX 600");
-    let mut finished = queued(&server, "DWG.WAIT g BLOCK 0");
+    let mut finished = server.waiting("DWG.WAIT g BLOCK 0");
     assert_eq!(metric(&server, "wg_waiters"), 1);
     assert!(client.ask("DWG.WAIT g BLOCK 20").is_nil());
-    queued(&server, "DWG.WAIT g BLOCK 0").close();
-    wait_for_blocked(&server, 1);
+    server.waiting("DWG.WAIT g BLOCK 0").close();
+    server.wait_for_blocked(1);
     assert_eq!(client.ask("DWG.DONE g a"), 1);
-    assert_eq!(reply(&mut finished).as_array().len(), 2);
+    assert_eq!(finished.reply().as_array().len(), 2);
     assert_eq!(
         counters(&server, "wg"),
         counts([
@@ -269,13 +266,13 @@ fn wait_histogram_has_every_wait_that_ended_in_a_grant() {
         client.ask("DLOCK.ACQUIRE k TOKEN a EX 600").grant();
         let before = classes();
         let total_before = metric(&server, "wait_total_ms");
-        let mut waiter = queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
+        let mut waiter = server.waiting("DLOCK.ACQUIRE k TOKEN b BLOCK 0");
         eventually("a wait of some length", SOON, || {
             metric(&server, "longest_wait_ms") > 20
         });
         let least = metric(&server, "longest_wait_ms");
         assert_eq!(client.ask("DLOCK.RELEASE k a"), 1);
-        granted(&mut waiter);
+        waiter.granted();
         assert_eq!(client.ask("DLOCK.RELEASE k b"), 1);
         let after = classes();
         assert_eq!(metric(&server, "wait_count"), n);

@@ -15,14 +15,14 @@ fn longest_wait_is_that_of_present_waiters() {
     client.ask("DLOCK.ACQUIRE k EX 600");
     client.ask("DONCE.BEGIN o EX 600");
     assert_eq!(metric(&server, "longest_wait_ms"), 0);
-    let old = queued(&server, "DLOCK.ACQUIRE k BLOCK 0");
+    let old = server.waiting("DLOCK.ACQUIRE k BLOCK 0");
     eventually("a long wait", SOON, || {
         metric(&server, "longest_wait_ms") >= 300
     });
-    let new = queued(&server, "DONCE.BEGIN o BLOCK 0");
+    let new = server.waiting("DONCE.BEGIN o BLOCK 0");
     assert!(metric(&server, "longest_wait_ms") >= 300);
     old.close();
-    wait_for_blocked(&server, 1);
+    server.wait_for_blocked(1);
     let of_new = client
         .ask("DONCE.INFO o")
         .field("longest-wait-ms")
@@ -76,7 +76,7 @@ fn random_requests(server: &Server, seed: u64) {
         }
         let mut client = server.connect();
         let id = client.id();
-        tell(&mut client, line);
+        client.begin(line);
         clients.push((client, id));
         match rng.random_range(0..12) {
             0 => {
@@ -121,7 +121,7 @@ fn gauges_return_to_zero_after_random_waits_and_ends() {
     for seed in 1..=4 {
         random_requests(&server, seed);
         wait_until_all_is_quiet(&server);
-        wait_for_blocked(&server, 0);
+        server.wait_for_blocked(0);
     }
     let all = metrics(&server);
     for family in FAMILIES {
@@ -260,7 +260,7 @@ fn waiters_gauge_follows_removed_keys() {
             .grant();
         client.ask("DSEM.ACQUIRE other LIMIT 1 EX 600").grant();
         let mut waiters: Vec<_> = (0..3)
-            .map(|n| queued(&server, format!("DSEM.ACQUIRE k TOKEN {n} EX 600 BLOCK 0")))
+            .map(|n| server.waiting(format!("DSEM.ACQUIRE k TOKEN {n} EX 600 BLOCK 0")))
             .collect();
         assert_eq!(gauges(&server).1, [0, 3, 0, 0]);
         client.ask(line);
@@ -270,7 +270,7 @@ fn waiters_gauge_follows_removed_keys() {
         }
         // The waiters are granted one after the other on the new key.
         for (n, waiter) in waiters.iter_mut().enumerate() {
-            granted(waiter);
+            waiter.granted();
             assert_eq!(gauges(&server).1[1], 2 - n as u64, "{line}");
             assert_eq!(client.ask(format!("DSEM.RELEASE k {n}")), 1);
         }
@@ -292,9 +292,9 @@ fn replica_gauges_show_the_primarys_holds_and_counters_stay_zero() {
     let mut client = primary.connect();
     add_fixtures(&mut client);
     let _waiters = [
-        queued(&primary, "DLOCK.ACQUIRE lock BLOCK 0"),
-        queued(&primary, "DWG.WAIT group BLOCK 0"),
-        queued(&primary, "DONCE.BEGIN once BLOCK 0"),
+        primary.waiting("DLOCK.ACQUIRE lock BLOCK 0"),
+        primary.waiting("DWG.WAIT group BLOCK 0"),
+        primary.waiting("DONCE.BEGIN once BLOCK 0"),
     ];
     let (_, fence) = client.ask("DLOCK.ACQUIRE other TOKEN t EX 600").grant();
     client.ask("DLOCK.RENEW other t");

@@ -41,14 +41,11 @@ impl Watch {
     fn begin(server: &Server) -> Watch {
         let (mut client, mut monitor) = (server.connect(), server.connect());
         assert_eq!(monitor.ask("MONITOR"), "OK");
-        let begun = at_once(
-            &mut client,
-            &[
-                "CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 10000",
-                "SLOWLOG RESET",
-                "CONFIG RESETSTAT",
-            ],
-        );
+        let begun = client.ask_all([
+            "CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 10000",
+            "SLOWLOG RESET",
+            "CONFIG RESETSTAT",
+        ]);
         assert!(begun.iter().all(|reply| *reply == "OK"), "{begun:?}");
         Watch {
             client,
@@ -59,10 +56,9 @@ impl Watch {
 
     #[track_caller]
     fn end(mut self) -> Seen {
-        let replies = at_once(
-            &mut self.client,
-            &["INFO commandstats", "SLOWLOG GET 10000", "ECHO the-end"],
-        );
+        let replies =
+            self.client
+                .ask_all(["INFO commandstats", "SLOWLOG GET 10000", "ECHO the-end"]);
         let calls = replies[0].as_str().lines().filter_map(|line| {
             let (name, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
             Some((name.to_lowercase(), stats.split(',').next()?.parse().ok()?))
@@ -77,7 +73,7 @@ impl Watch {
         };
         let mut monitored = Vec::new();
         loop {
-            let line = reply(&mut self.monitor).as_str().to_owned();
+            let line = self.monitor.reply().as_str().to_owned();
             if line.contains("the-end") {
                 break;
             }
@@ -185,12 +181,12 @@ fn cluster_node_with_waiters_and_lapses_shows_no_extra_commands() {
         .ask(format!("DLOCK.ACQUIRE {key} EX 600 TOKEN t"))
         .grant();
     let mut waiters: Vec<Client> = (0..5)
-        .map(|_| queued(server, format!("DLOCK.ACQUIRE {key} PX 1 BLOCK 0")))
+        .map(|_| server.waiting(format!("DLOCK.ACQUIRE {key} PX 1 BLOCK 0")))
         .collect();
     let watch = Watch::begin(server);
     client.ask(format!("DLOCK.RELEASE {key} t"));
     waiters.iter_mut().for_each(|waiter| {
-        granted(waiter);
+        waiter.granted();
     });
     eventually("the last lapse", SOON, || {
         server.info_number("dsync", "dsync_holds") == 0
@@ -256,9 +252,9 @@ fn server_works_with_config_and_persist_renamed_away() {
         .start();
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE key EX 600 TOKEN t").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE key PX 1 BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE key PX 1 BLOCK 0");
     assert_eq!(client.ask("DLOCK.RENEW key t PX 1"), 1);
-    granted(&mut waiter);
+    waiter.granted();
     wait_until_gone(&mut client, "key");
     assert_eq!(client.ask("DSYNC.PROBE key"), "OK");
     assert_calm(&server);

@@ -192,23 +192,22 @@ fn send_tokens_everywhere(server: &Server) -> Vec<Client> {
 
     // In queues: granted, superseded, timed out, closed, and still waiting.
     client.ask("DLOCK.ACQUIRE queue TOKEN s3kr3t-0 EX 600");
-    let mut served = queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-1 EX 600 BLOCK 0");
-    let mut old = queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-2 BLOCK 0");
+    let mut served = server.waiting("DLOCK.ACQUIRE queue TOKEN s3kr3t-1 EX 600 BLOCK 0");
+    let mut old = server.waiting("DLOCK.ACQUIRE queue TOKEN s3kr3t-2 BLOCK 0");
     let mut short = server.connect();
-    tell(&mut short, "DLOCK.ACQUIRE queue TOKEN s3kr3t-3 BLOCK 20");
-    let short = reply(&mut short);
-    queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-4 BLOCK 0").close();
+    short.begin("DLOCK.ACQUIRE queue TOKEN s3kr3t-3 BLOCK 20");
+    let short = short.reply();
+    server
+        .waiting("DLOCK.ACQUIRE queue TOKEN s3kr3t-4 BLOCK 0")
+        .close();
     let mut new = server.connect();
-    tell(
-        &mut new,
-        "DLOCK.ACQUIRE queue TOKEN s3kr3t-2 EX 600 BLOCK 0",
-    );
-    for reply in [reply(&mut old), short] {
+    new.begin("DLOCK.ACQUIRE queue TOKEN s3kr3t-2 EX 600 BLOCK 0");
+    for reply in [old.reply(), short] {
         assert_silent("a waiter's reply", &format!("{reply:?}"));
     }
     assert_eq!(client.ask("DLOCK.RELEASE queue s3kr3t-0"), 1);
-    granted(&mut served);
-    let waiting = queued(server, "DONCE.BEGIN running TOKEN s3kr3t-9 BLOCK 0");
+    served.granted();
+    let waiting = server.waiting("DONCE.BEGIN running TOKEN s3kr3t-9 BLOCK 0");
     // A revocation and a lapse, which are logged.
     let lapsing = client.ask("DLOCK.ACQUIRE lapsing TOKEN s3kr3t-1 PX 10");
     lapsing.grant();
@@ -455,7 +454,7 @@ fn crash_report_has_no_token() {
     let server = talkative().config("crash-memcheck-enabled", "no").start();
     let waiting = send_tokens_everywhere(&server);
     // A report has the command of the client that crashed the server; this client has sent no token.
-    server.connect().send(&["DEBUG", "SEGFAULT"]);
+    server.connect().begin("DEBUG SEGFAULT");
     eventually("the report", SOON, || {
         server.log_text().contains("REPORT END")
     });

@@ -10,7 +10,7 @@ fn goes_through(server: &Server, key: &str, event: impl FnOnce(&mut Client)) -> 
     let (mut watching, mut other) = (server.connect(), server.connect());
     assert_eq!(watching.ask(format!("WATCH {key}")), "OK");
     event(&mut other);
-    let replies = at_once(&mut watching, &["MULTI", "PING", "EXEC"]);
+    let replies = watching.ask_all(["MULTI", "PING", "EXEC"]);
     !replies[2].is_nil()
 }
 
@@ -60,10 +60,10 @@ fn watch_aborts_when_a_hold_is_granted_or_ends() {
     assert!(!through, "a connection's end");
 
     admin.ask("DLOCK.ACQUIRE lock PX 60000 TOKEN held").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
     let through = goes_through(&server, "lock", |other| {
         assert_eq!(other.ask("DLOCK.RELEASE lock held"), 1);
-        granted(&mut waiter);
+        waiter.granted();
     });
     assert!(!through, "handed over");
 
@@ -98,12 +98,12 @@ fn watch_does_not_abort_for_renewals_tries_or_queue_changes() {
     });
     assert!(through, "commands without effect");
     let through = goes_through(&server, "lock", |_| {
-        let waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
+        let waiter = server.waiting("DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
         waiter.close();
-        wait_for_blocked(&server, 0);
+        server.wait_for_blocked(0);
         let mut waiter = server.connect();
-        tell(&mut waiter, "DLOCK.ACQUIRE lock BLOCK 20");
-        assert!(reply(&mut waiter).is_nil());
+        waiter.begin("DLOCK.ACQUIRE lock BLOCK 20");
+        assert!(waiter.reply().is_nil());
     });
     assert!(through, "a queue that changed");
 }
@@ -115,17 +115,14 @@ fn watch_by_holder_is_not_aborted_by_its_own_renewals() {
     worker.ask("DLOCK.ACQUIRE lock TOKEN mine").grant();
     worker.ask("WATCH lock");
     assert_eq!(renewer.ask("DLOCK.RENEW lock mine"), 1);
-    let replies = at_once(
-        &mut worker,
-        &["MULTI", "SET work done", "DLOCK.RELEASE lock mine", "EXEC"],
-    );
+    let replies = worker.ask_all(["MULTI", "SET work done", "DLOCK.RELEASE lock mine", "EXEC"]);
     assert_eq!(replies[3].as_array()[1], 1);
 }
 
 /// The keys of the next invalidation message.
 #[track_caller]
 fn invalidated(client: &mut Client) -> Vec<Reply> {
-    let push = reply(client);
+    let push = client.reply();
     assert!(matches!(push, Reply::Push(_)), "{push:?}");
     let parts = push.as_array();
     assert_eq!(parts[0], "invalidate", "{push:?}");
@@ -147,12 +144,12 @@ fn tracking_tells_of_grants_and_ends_but_not_of_renewals() {
     assert!(caching.ask("DLOCK.CHECK lock held").as_int() > 0);
     assert_eq!(other.ask("DLOCK.RENEW lock held"), 1);
     other.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN next PX 30000 BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock TOKEN next PX 30000 BLOCK 0");
     caching.expect_silence(QUIET);
 
     // A release and the grant to the next waiter are one change.
     assert_eq!(other.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut waiter);
+    waiter.granted();
     assert_eq!(invalidated(&mut caching)[0], "lock");
     caching.expect_silence(QUIET);
 

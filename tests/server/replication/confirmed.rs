@@ -42,11 +42,11 @@ fn wait_confirms_grant_unless_primary_is_cut_off() {
 
     // A waiter that asked before the partition is granted after it: its WAIT does not confirm the grant.
     client.ask("DLOCK.ACQUIRE handed-on TOKEN t");
-    let mut waiter = queued(&primary, "DLOCK.ACQUIRE handed-on BLOCK 0 TOKEN w");
+    let mut waiter = primary.waiting("DLOCK.ACQUIRE handed-on BLOCK 0 TOKEN w");
     replica.wait_to_catch_up_with(&primary);
     here.cut_off();
     client.ask("DLOCK.RELEASE handed-on t");
-    assert_eq!(granted(&mut waiter).0, "w");
+    assert_eq!(waiter.granted().0, "w");
     assert_eq!(waiter.ask("WAIT 1 300"), 0);
     assert_eq!(acquire_confirmed(&mut client, "doubtful", "t"), None);
     assert_eq!(client.ask("EXISTS doubtful"), 0);

@@ -62,22 +62,22 @@ fn failover_keeps_holds_and_serves_waiters_that_ask_again() {
     let run = client.ask(RUN);
     let run_fence = run.as_array()[2].as_int();
     let highest = fences.iter().copied().max().expect("a fence");
-    let mut waiters: Vec<Client> = WAITS.iter().map(|wait| queued(&old, wait)).collect();
+    let mut waiters: Vec<Client> = WAITS.iter().map(|wait| old.waiting(wait)).collect();
     // A waiter without a token.
-    waiters.push(queued(&old, "DLOCK.ACQUIRE lock BLOCK 0"));
+    waiters.push(old.waiting("DLOCK.ACQUIRE lock BLOCK 0"));
     new.wait_to_catch_up_with(&old);
-    let before = HOLDS.map(|(key, _)| digest(&old, key));
+    let before = HOLDS.map(|(key, _)| old.digest(key));
 
     fail_over(&old, &new);
     for waiter in waiters {
         let end = ended(waiter);
         assert!(matches!(end, Ended::Unblocked | Ended::Closed), "{end:?}");
     }
-    wait_for_blocked(&old, 0);
-    assert_eq!(HOLDS.map(|(key, _)| digest(&new, key)), before);
+    old.wait_for_blocked(0);
+    assert_eq!(HOLDS.map(|(key, _)| new.digest(key)), before);
 
     // Waiters that come back before the holders do not overtake them: the holders still have their holds.
-    let mut waiters: Vec<Client> = WAITS.iter().map(|wait| queued(&new, wait)).collect();
+    let mut waiters: Vec<Client> = WAITS.iter().map(|wait| new.waiting(wait)).collect();
     let mut client = new.connect();
     let mut bound = new.connect();
     for ((key, request), fence) in HOLDS.iter().zip(fences) {
@@ -103,7 +103,7 @@ fn failover_keeps_holds_and_serves_waiters_that_ask_again() {
     // The promoted node binds the EPHEMERAL hold to the connection on which its token came back.
     bound.close();
     for (wait, waiter) in WAITS.iter().zip(&mut waiters) {
-        let answer = reply(waiter);
+        let answer = waiter.reply();
         match *wait {
             "DWG.WAIT group BLOCK 0" => {
                 assert_eq!(answer.as_array(), [Reply::Int(1), Reply::Int(0)]);
@@ -122,7 +122,7 @@ fn failover_keeps_holds_and_serves_waiters_that_ask_again() {
     }
     old.wait_to_catch_up_with(&new);
     for key in ["lock", "room", "seats", "bound", "work"] {
-        assert_eq!(digest(&old, key), digest(&new, key), "{key}");
+        assert_eq!(old.digest(key), new.digest(key), "{key}");
     }
     assert_calm(&old);
     assert_calm(&new);
@@ -150,7 +150,7 @@ fn fences_rise_and_holds_last_over_repeated_failovers() {
         let again = client.ask("DLOCK.ACQUIRE held EX 600 TOKEN t");
         assert_eq!(again, held);
         replica.wait_to_catch_up_with(primary);
-        assert_eq!(digest(primary, "held"), digest(replica, "held"));
+        assert_eq!(primary.digest("held"), replica.digest("held"));
     }
     assert_calm(primary);
     assert_calm(replica);
@@ -175,7 +175,7 @@ fn failover_answers_redirectable_and_reading_waiters() {
     .map(|(first, wait)| {
         let mut waiter = old.connect();
         assert_eq!(waiter.ask(first), "OK");
-        queue(&old, &mut waiter, wait);
+        waiter.wait_on(&old, wait);
         waiter
     });
     fail_over(&old, &new);
@@ -194,7 +194,7 @@ fn failover_answers_redirectable_and_reading_waiters() {
             assert_eq!(next, "next", "a second reply");
         }
     }
-    wait_for_blocked(&old, 0);
+    old.wait_for_blocked(0);
     assert_calm(&old);
     assert_calm(&new);
 }
@@ -205,8 +205,8 @@ fn failover_that_times_out_keeps_every_waiter() {
     let mut client = old.connect();
     client.ask("DLOCK.ACQUIRE lapsing PX 1500 TOKEN t");
     client.ask("DLOCK.ACQUIRE held EX 60 TOKEN t");
-    let mut lapse = queued(&old, "DLOCK.ACQUIRE lapsing BLOCK 0 TOKEN w");
-    let mut release = queued(&old, "DLOCK.ACQUIRE held BLOCK 0 TOKEN w");
+    let mut lapse = old.waiting("DLOCK.ACQUIRE lapsing BLOCK 0 TOKEN w");
+    let mut release = old.waiting("DLOCK.ACQUIRE held BLOCK 0 TOKEN w");
     deaf.wait_to_catch_up_with(&old);
     // The replica cannot acknowledge the next command.
     deaf.stop();
@@ -217,7 +217,7 @@ fn failover_that_times_out_keeps_every_waiter() {
     assert_eq!(state(), "waiting-for-sync");
     // The paused primary postpones a new request, and does not refuse it.
     let mut late = old.connect();
-    tell(&mut late, "DLOCK.ACQUIRE held BLOCK 0 TOKEN late");
+    late.begin("DLOCK.ACQUIRE held BLOCK 0 TOKEN late");
     for waiter in [&mut lapse, &mut release, &mut late] {
         waiter.expect_silence(A_WHILE);
     }
@@ -232,14 +232,14 @@ fn failover_that_times_out_keeps_every_waiter() {
         gone_on
     });
     assert_eq!(role(&old), "master");
-    assert_eq!(granted(&mut lapse).0, "w");
+    assert_eq!(lapse.granted().0, "w");
     assert_eq!(client.ask("DLOCK.RELEASE held t"), 1);
-    assert_eq!(granted(&mut release).0, "w");
+    assert_eq!(release.granted().0, "w");
     assert_eq!(client.ask("DLOCK.RELEASE held w"), 1);
-    assert_eq!(granted(&mut late).0, "late");
+    assert_eq!(late.granted().0, "late");
     deaf.cont();
     deaf.wait_to_catch_up_with(&old);
-    assert_eq!(digest(&deaf, "held"), digest(&old, "held"));
+    assert_eq!(deaf.digest("held"), old.digest("held"));
     assert_calm(&old);
 }
 
@@ -251,7 +251,7 @@ fn forced_failover_to_stopped_replica_can_be_aborted() {
     let fence = client.ask("DLOCK.ACQUIRE held EX 60 TOKEN t").grant().1;
     let waits = ["lapsing", "held"].map(|key| {
         let request = format!("DLOCK.ACQUIRE {key} BLOCK 0 TOKEN w");
-        (key, queued(&old, request))
+        (key, old.waiting(request))
     });
     deaf.wait_to_catch_up_with(&old);
     deaf.stop();
@@ -274,8 +274,8 @@ fn forced_failover_to_stopped_replica_can_be_aborted() {
             Ended::Granted(later) => assert!(later > fence),
             Ended::Unblocked | Ended::Closed => {
                 let mut again = old.connect();
-                tell(&mut again, format!("DLOCK.ACQUIRE {key} BLOCK 0 TOKEN w"));
-                assert!(granted(&mut again).1 > highest, "{key}");
+                again.begin(format!("DLOCK.ACQUIRE {key} BLOCK 0 TOKEN w"));
+                assert!(again.granted().1 > highest, "{key}");
             }
             Ended::Nothing => panic!("a wait without limit for {key} ran out"),
         }
@@ -283,7 +283,7 @@ fn forced_failover_to_stopped_replica_can_be_aborted() {
     deaf.cont();
     eventually("the replica back in its place", SOON * 2, || {
         deaf.info("replication", "master_link_status") == "up"
-            && digest(&deaf, "held") == digest(&old, "held")
+            && deaf.digest("held") == old.digest("held")
     });
     assert_calm(&old);
     assert_calm(&deaf);
@@ -296,7 +296,7 @@ fn failover_in_wave_of_lapses_answers_all_and_goes_on() {
     let (_, fence) = client.ask("DLOCK.ACQUIRE lasting EX 60 TOKEN t").grant();
     let wave = LapseWave::start(&old, 100);
     let mut waiter = old.connect();
-    tell(&mut waiter, "DLOCK.ACQUIRE lasting BLOCK 0");
+    waiter.begin("DLOCK.ACQUIRE lasting BLOCK 0");
     LapseWave::wait_for_middle(&old);
     fail_over(&old, &new);
     let ends: Vec<Ended> = wave.waiters.into_iter().map(ended).collect();
@@ -308,13 +308,13 @@ fn failover_in_wave_of_lapses_answers_all_and_goes_on() {
     // The new primary has every hold, lapses the overdue ones, and serves its own queue.
     let mut client = new.connect();
     assert!(client.ask("DLOCK.CHECK lasting t").as_int() > 0);
-    let mut heir = queued(&new, "DLOCK.ACQUIRE lasting BLOCK 0 TOKEN heir");
+    let mut heir = new.waiting("DLOCK.ACQUIRE lasting BLOCK 0 TOKEN heir");
     assert_eq!(client.ask("DLOCK.RELEASE lasting t"), 1);
-    assert!(granted(&mut heir).1 > fence);
+    assert!(heir.granted().1 > fence);
     eventually("the rest of the wave", SOON, || keys(&new) == 1);
     old.wait_to_catch_up_with(&new);
     eventually("the same on the old primary", SOON, || {
-        digest(&old, "lasting") == digest(&new, "lasting")
+        old.digest("lasting") == new.digest("lasting")
     });
     assert_calm(&old);
     assert_calm(&new);

@@ -3,7 +3,7 @@
 //! `replication_effects` lists every change and the test that asserts it.
 
 use super::watched_primary::{WatchedPrimary, fence_of, grant};
-use crate::support::steps::{SOON, granted, reply, tell, unix_ms};
+use crate::support::steps::{SOON, unix_ms};
 use crate::support::*;
 
 #[test]
@@ -21,17 +21,21 @@ fn limits_and_pins_are_replicated_with_the_grants_they_allow() {
     )]);
     let mut waiters: Vec<_> = ["b", "c"]
         .iter()
-        .map(|token| primary.queued(format!("DSEM.ACQUIRE s TOKEN {token} BLOCK 0")))
+        .map(|token| {
+            primary
+                .server
+                .waiting(format!("DSEM.ACQUIRE s TOKEN {token} BLOCK 0"))
+        })
         .collect();
     primary.expect_nothing();
     primary.ask("DSEM.LIMIT s NONE");
-    let b = granted(&mut waiters[0]).1;
+    let b = waiters[0].granted().1;
     primary.expect(&[format!(
         "s semaphore | PIN NONE | {}",
         grant(b, "1", 30_000, "b")
     )]);
     primary.ask("DSEM.LIMIT s 3");
-    let c = granted(&mut waiters[1]).1;
+    let c = waiters[1].granted().1;
     primary.expect(&[format!(
         "s semaphore | PIN 3 | {}",
         grant(c, "1", 30_000, "c")
@@ -51,12 +55,12 @@ fn limits_and_pins_are_replicated_with_the_grants_they_allow() {
         "g group | LIMIT 1 | {}",
         grant(a, "member", 30_000, "a")
     )]);
-    let mut b = primary.queued("DWG.ADD g LIMIT 1 TOKEN b BLOCK 0");
+    let mut b = primary.server.waiting("DWG.ADD g LIMIT 1 TOKEN b BLOCK 0");
     primary.expect_nothing();
     // The limit takes force when its request enters the queue, and lets the first waiter in.
     let mut c = primary.server.connect();
-    tell(&mut c, "DWG.ADD g LIMIT 2 TOKEN c BLOCK 0");
-    let b = granted(&mut b).1;
+    c.begin("DWG.ADD g LIMIT 2 TOKEN c BLOCK 0");
+    let b = b.granted().1;
     primary.expect(&[format!(
         "g group | LIMIT 2 | {}",
         grant(b, "member", 30_000, "b")
@@ -88,12 +92,14 @@ fn limit_is_replicated_only_when_it_changes() {
 fn queued_request_replicates_its_limit_but_not_its_place() {
     let mut primary = WatchedPrimary::start();
     primary.fence("DSEM.ACQUIRE s LIMIT 1 TOKEN a");
-    let mut head = primary.queued("DSEM.ACQUIRE s LIMIT 1 TOKEN head BLOCK 0");
+    let mut head = primary
+        .server
+        .waiting("DSEM.ACQUIRE s LIMIT 1 TOKEN head BLOCK 0");
     primary.forget();
     let mut client = primary.server.connect();
-    tell(&mut client, "DSEM.ACQUIRE s LIMIT 2 PERMITS 2 BLOCK 0");
+    client.begin("DSEM.ACQUIRE s LIMIT 2 PERMITS 2 BLOCK 0");
     // The new limit has room for the first waiter.
-    let fence = granted(&mut head).1;
+    let fence = head.granted().1;
     let expected = grant(fence, "1", 30_000, "head");
     primary.expect(&[format!("s semaphore | LIMIT 2 | {expected}")]);
 }
@@ -115,13 +121,10 @@ fn round_is_replicated_from_expect_to_vanish() {
     // One job is still owed: the round goes on without members.
     primary.expect(&[format!("g group | END {a} done @")]);
     // EXPECT with the number that is done finishes the round.
-    let mut waiter = primary.queued("DWG.WAIT g BLOCK 0");
+    let mut waiter = primary.server.waiting("DWG.WAIT g BLOCK 0");
     primary.ask("DWG.EXPECT g 1");
     primary.expect(&["g group | EXPECT 1 @ | FINISH @+40000"]);
-    assert_eq!(
-        reply(&mut waiter).as_array(),
-        [Reply::Int(1), Reply::Int(0)]
-    );
+    assert_eq!(waiter.reply().as_array(), [Reply::Int(1), Reply::Int(0)]);
     // The next round begins with EXPECT, without a change of its own.
     primary.ask("DWG.EXPECT g 5");
     primary.expect(&["g group | EXPECT 5 @"]);
@@ -150,14 +153,11 @@ fn finished_group_is_kept_and_then_vanishes() {
     primary.forget();
     assert_eq!(primary.ask("DWG.DONE g a nobody"), 1);
     primary.expect(&[format!("g group | END {a} done @")]);
-    let mut waiter = primary.queued("DWG.WAIT g BLOCK 0");
+    let mut waiter = primary.server.waiting("DWG.WAIT g BLOCK 0");
     primary.expect_nothing();
     let done = unix_ms();
     assert_eq!(primary.ask("DWG.DONE g b"), 1);
-    assert_eq!(
-        reply(&mut waiter).as_array(),
-        [Reply::Int(2), Reply::Int(0)]
-    );
+    assert_eq!(waiter.reply().as_array(), [Reply::Int(2), Reply::Int(0)]);
     primary.expect_bare(&[
         format!("g group | END {b} done @ | FINISH @+{KEEP_MS}"),
         "g group | VANISH".to_owned(),
@@ -223,23 +223,25 @@ fn work_done_failed_or_given_up_is_replicated_with_the_next_run() {
     primary.ask("DONCE.FAIL w a");
     primary.expect(&[format!("w once | FAIL {a} @ 6:failed")]);
     let b = primary.fence("DONCE.BEGIN w TOKEN b");
-    let mut heir = primary.queued("DONCE.BEGIN w TOKEN c BLOCK 0");
+    let mut heir = primary.server.waiting("DONCE.BEGIN w TOKEN c BLOCK 0");
     primary.forget();
     primary.ask("DONCE.FAIL w b REASON no-disk");
-    let c = fence_of(&reply(&mut heir));
+    let c = fence_of(&heir.reply());
     primary.expect(&[format!("w once | FAIL {b} @ 7:no-disk | {}", run(c, "c"))]);
     // DONE with a waiter: nobody runs afterwards, so only COMPLETE is replicated.
-    let mut waiter = primary.queued("DONCE.BEGIN w TOKEN d BLOCK 0");
+    let mut waiter = primary.server.waiting("DONCE.BEGIN w TOKEN d BLOCK 0");
     primary.ask("DONCE.DONE w c RESULT r PX 700");
-    assert_eq!(reply(&mut waiter).as_array()[0], *"DONE");
+    assert_eq!(waiter.reply().as_array()[0], *"DONE");
     primary.expect(&[format!("w once | COMPLETE {c} @+700 1:c 1:r")]);
     primary.expect(&["w once | VANISH"]);
 
     // A waiter gives up in the command that ends the last attempt.
     let a = primary.fence("DONCE.BEGIN x TOKEN a PX 150");
-    let mut hopeless = primary.queued("DONCE.BEGIN x TOKEN b MAX 1 BLOCK 0");
+    let mut hopeless = primary
+        .server
+        .waiting("DONCE.BEGIN x TOKEN b MAX 1 BLOCK 0");
     primary.next_commands(1);
-    assert_eq!(reply(&mut hopeless).as_array()[0], *"FAILED");
+    assert_eq!(hopeless.reply().as_array()[0], *"FAILED");
     primary.expect(&[format!("x once | END {a} lapsed @ | GIVEUP")]);
     // The record is kept as long as a result.
     primary.expect(&["x once | VANISH"]);

@@ -34,7 +34,7 @@ fn traffic(client: &mut Client, stop: &AtomicBool) -> u64 {
 /// The digests of all keys, also of those that do not exist.
 fn digests(server: &Server) -> Vec<String> {
     let keys = (0..100).flat_map(|n| [format!("k{n}"), format!("sk{n}")]);
-    keys.map(|key| digest(server, &key)).collect()
+    keys.map(|key| server.digest(&key)).collect()
 }
 
 /// Waits long enough for several turns of the server's cron, in which the module looks whether anybody listens.
@@ -109,11 +109,11 @@ fn timer_decisions_before_first_snapshot_are_whole_commands_in_backlog() {
     client.ask("DLOCK.ACQUIRE lapsing PX 1500").grant();
     client.ask("DLOCK.ACQUIRE passed-on PX 1500").grant();
     let mut next = primary.connect();
-    send!(next, "DLOCK.ACQUIRE", "passed-on", "BLOCK", 0, "TOKEN", "n");
-    wait_for_blocked(&primary, 1);
+    next.begin("DLOCK.ACQUIRE passed-on BLOCK 0 TOKEN n");
+    primary.wait_for_blocked(1);
     let mut replica = primary.connect();
     assert_eq!(replica.ask("REPLCONF capa eof"), "OK");
-    send!(replica, "PSYNC", "?", -1);
+    replica.begin("PSYNC ? -1");
     eventually("a backlog", SOON, || {
         primary.info_number("replication", "repl_backlog_active") == 1
     });

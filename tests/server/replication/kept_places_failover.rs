@@ -1,7 +1,6 @@
 //! A primary with kept places is killed, and Sentinel promotes its replica: whoever had a place has it there, in the same
 //! order, and the lock is passed on without anybody being overtaken.
 
-use crate::support::steps::*;
 use crate::support::*;
 
 const CLIENTS: usize = 30;
@@ -13,7 +12,7 @@ fn request(n: usize) -> String {
 /// The places of these clients, each asking again.
 #[track_caller]
 fn places(client: &mut Client, clients: std::ops::Range<usize>) -> Vec<i64> {
-    let replies = at_once(client, &clients.map(request).collect::<Vec<_>>());
+    let replies = client.ask_all(&clients.map(request).collect::<Vec<_>>());
     replies
         .iter()
         .map(|reply| reply.as_array()[1].as_int())
@@ -41,12 +40,12 @@ fn lock_is_passed_on_in_the_same_order_after_failover() {
     let sentinels = Sentinels::watch(&first, 1);
     let mut client = first.connect();
     let all: Vec<String> = (0..CLIENTS).map(request).collect();
-    let replies = at_once(&mut client, &all);
+    let replies = client.ask_all(&all);
     assert_eq!(replies[0].grant().0, "t0");
     assert_eq!(replies[CLIENTS - 1].as_array()[1], CLIENTS as i64 - 1);
     let before = pass_on(&mut client, 0..10);
     second.wait_to_catch_up_with(&first);
-    assert_eq!(digest(&second, "lock"), digest(&first, "lock"));
+    assert_eq!(second.digest("lock"), first.digest("lock"));
 
     first.kill9();
     let new = sentinels.wait_for_failover(0, &first, &[&second]);

@@ -31,11 +31,11 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
     eventually("a grant with a good replica", SOON, || {
         !client.ask("DLOCK.ACQUIRE held EX 600 TOKEN t").is_error()
     });
-    let mut next = queued(&primary, "DLOCK.ACQUIRE held BLOCK 0 TOKEN w");
+    let mut next = primary.waiting("DLOCK.ACQUIRE held BLOCK 0 TOKEN w");
     let lease = format!("DLOCK.ACQUIRE lapsing PX {LEASE_MS} TOKEN t");
     client.ask(lease).grant();
-    let mut heir = queued(&primary, "DLOCK.ACQUIRE lapsing BLOCK 0 TOKEN w");
-    let mut impatient = queued(&primary, "DLOCK.ACQUIRE lapsing BLOCK 3000");
+    let mut heir = primary.waiting("DLOCK.ACQUIRE lapsing BLOCK 0 TOKEN w");
+    let mut impatient = primary.waiting("DLOCK.ACQUIRE lapsing BLOCK 3000");
 
     replica.wait_to_catch_up_with(&primary);
     there.cut_off();
@@ -76,10 +76,7 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
         heir.expect_silence(A_WHILE);
         next.expect_silence(Duration::ZERO);
     }
-    assert!(
-        reply(&mut impatient).is_nil(),
-        "a wait runs out all the same"
-    );
+    assert!(impatient.reply().is_nil(), "a wait runs out all the same");
     assert_eq!(replica.connect().ask("EXISTS lapsing"), 1);
 
     there.join();
@@ -107,10 +104,10 @@ fn primary_without_replica_refuses_and_hands_nothing_on() {
     eventually("a release that is taken", SOON, || {
         client.ask("DLOCK.RELEASE held t") == 1
     });
-    assert_eq!(granted(&mut next).0, "w");
+    assert_eq!(next.granted().0, "w");
     replica.wait_to_catch_up_with(&primary);
     for key in ["held", "lapsing"] {
-        assert_eq!(digest(&replica, key), digest(&primary, key), "{key}");
+        assert_eq!(replica.digest(key), primary.digest(key), "{key}");
     }
     assert_calm(&primary);
     assert_calm(&replica);

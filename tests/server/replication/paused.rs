@@ -132,13 +132,13 @@ fn client_pause_inside_transaction_still_hands_lock_on() {
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE k TOKEN t").grant();
     client.ask("DLOCK.ACQUIRE short PX 100").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     client.ask("MULTI");
     client.ask("CLIENT PAUSE 400 WRITE");
     client.ask("DLOCK.RELEASE k t");
     let done = client.ask("EXEC");
     assert_eq!(done.as_array()[1], 1);
-    assert_eq!(granted(&mut waiter).0, "w");
+    assert_eq!(waiter.granted().0, "w");
     // The lease of `short` ends after the pause.
     wait_until_gone(&mut client, "short");
     assert_calm(&server);
@@ -167,14 +167,14 @@ fn shutdown_that_waits_for_replica_replicates_nothing() {
     let mut client = paused.primary.connect();
     paused.stop_replica();
     let mut admin = paused.primary.connect();
-    tell(&mut admin, "SHUTDOWN");
+    admin.begin("SHUTDOWN");
     eventually("a shutdown that waits", SOON, || {
         let info = paused.primary.info_section("server");
         info.contains("shutdown_in_milliseconds")
     });
     paused.assert_stands_still();
     assert_eq!(client.ask("SHUTDOWN ABORT"), "OK");
-    assert!(reply(&mut admin).is_error());
+    assert!(admin.reply().is_error());
     paused.replica.cont();
     paused.assert_ends();
 }

@@ -40,10 +40,12 @@ fn end_of_pause_and_the_grants_it_allows_are_replicated_together() {
         let key = family.prefix.to_lowercase();
         let about = family.about(&key);
         primary.ask(format!("{}.PAUSE {key} 600000", family.prefix));
-        let mut waiter = primary.queued(format!("{} BLOCK 0", family.request(&key, "w")));
+        let mut waiter = primary
+            .server
+            .waiting(format!("{} BLOCK 0", family.request(&key, "w")));
         primary.forget();
         primary.ask(format!("{}.PAUSE {key} 0", family.prefix));
-        let fence = fence_in(&reply(&mut waiter)).expect("a grant");
+        let fence = fence_in(&waiter.reply()).expect("a grant");
         let grant = family.grant(fence, "w");
         primary.expect(&[
             format!("{about} | PAUSE NONE"),
@@ -62,7 +64,7 @@ fn request_after_the_end_of_a_pause_is_granted_before_the_timer() {
         "DEBUG SLEEP 0.01",
         "DLOCK.ACQUIRE k TOKEN t",
     ];
-    let replies = at_once(&mut primary.client, &lines);
+    let replies = primary.client.ask_all(&lines);
     let fence = fence_in(&replies[2]).expect("a grant");
     primary.expect(&[
         "k lock | PAUSE @+2".to_owned(),
@@ -80,7 +82,7 @@ fn replica_shows_a_pause_and_keeps_it_when_promoted() {
     client.ask("DONCE.PAUSE work 600000");
     new.wait_to_catch_up_with(&old);
     for key in ["long", "work"] {
-        assert_eq!(digest(&new, key), digest(&old, key));
+        assert_eq!(new.digest(key), old.digest(key));
     }
     let mut replica = new.connect();
     let info = replica.ask("DLOCK.INFO long");
@@ -94,9 +96,9 @@ fn replica_shows_a_pause_and_keeps_it_when_promoted() {
     );
     replica.ask("REPLICAOF NO ONE");
     assert!(replica.ask("DLOCK.ACQUIRE long").is_nil());
-    let mut waiter = queued(&new, "DLOCK.ACQUIRE long BLOCK 0 TOKEN w");
+    let mut waiter = new.waiting("DLOCK.ACQUIRE long BLOCK 0 TOKEN w");
     assert!(replica.ask("DLOCK.PAUSE long 0").as_int() > 500_000);
-    assert_eq!(granted(&mut waiter).0, "w");
+    assert_eq!(waiter.granted().0, "w");
     assert!(replica.ask("DONCE.BEGIN work").is_nil());
     assert_calm(&new);
 }
@@ -111,13 +113,13 @@ fn promoted_replica_carries_out_the_end_of_a_pause() {
     client.ask("DLOCK.PAUSE alone 700");
     new.wait_to_catch_up_with(&old);
     old.stop();
-    let before = digest(&new, "k");
+    let before = new.digest("k");
     let mut replica = new.connect();
     eventually("the moment of its end", SOON, || {
         *replica.ask("DLOCK.INFO k").field("paused-ms") == 0
     });
     assert_eq!(*replica.ask("DLOCK.INFO k").field("state"), "free");
-    assert_eq!(digest(&new, "k"), before, "a replica decides nothing");
+    assert_eq!(new.digest("k"), before, "a replica decides nothing");
     replica.ask("REPLICAOF NO ONE");
     let (token, _) = replica.ask("DLOCK.ACQUIRE k TOKEN t").grant();
     assert_eq!(token, "t");
@@ -141,15 +143,15 @@ fn restarted_server_goes_on_with_a_pause_and_ends_it() {
             if rewritten {
                 rewrite_aof(&server);
             }
-            let before = digest(&server, "long");
+            let before = server.digest("long");
             kill_and_start(&mut server);
             let mut client = server.connect();
-            assert_eq!(digest(&server, "long"), before, "preamble {preamble}");
+            assert_eq!(server.digest("long"), before, "preamble {preamble}");
             assert!(client.ask("DLOCK.ACQUIRE long").is_nil());
             assert_eq!(client.ask("EXISTS ended"), 0);
             let mut waiter = server.connect();
-            tell(&mut waiter, "DSEM.ACQUIRE short LIMIT 1 BLOCK 0 TOKEN w");
-            assert_eq!(granted(&mut waiter).0, "w");
+            waiter.begin("DSEM.ACQUIRE short LIMIT 1 BLOCK 0 TOKEN w");
+            assert_eq!(waiter.granted().0, "w");
             assert!(unix_ms() >= until - 1, "not before its end");
             assert_calm(&server);
         }
@@ -167,13 +169,10 @@ fn promoted_replica_finishes_round_of_paused_group_that_lost_its_queued_add() {
             .ask(format!("DWG.ADD {group} LIMIT 1 TOKEN t"))
             .grant();
         let mut adding = old.connect();
-        tell(
-            &mut adding,
-            format!("DWG.ADD {group} LIMIT 1 TOKEN u BLOCK 0"),
-        );
+        adding.begin(format!("DWG.ADD {group} LIMIT 1 TOKEN u BLOCK 0"));
         adding
     });
-    wait_for_blocked(&old, 2);
+    old.wait_for_blocked(2);
     client.ask("DWG.PAUSE asked 600000");
     client.ask("DWG.PAUSE left 1000");
     for group in ["asked", "left"] {

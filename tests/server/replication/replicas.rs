@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::support::fixtures::{FIXTURES, add_fixtures, assert_same_fixtures};
-use crate::support::steps::{SOON, assert_calm, at_once, granted, queued, unix_ms};
+use crate::support::steps::{SOON, assert_calm, unix_ms};
 use crate::support::*;
 
 /// The replica applies the removal first and the grant that follows it second, and so keeps the new hold.
@@ -24,26 +24,26 @@ fn removal_and_grant_after_it_reach_replica_in_order() {
         ] {
             let token = format!("waiter-{round}");
             client.ask("DLOCK.ACQUIRE k TOKEN holder").grant();
-            let mut waiter = queued(&primary, format!("DLOCK.ACQUIRE k BLOCK 0 TOKEN {token}"));
+            let mut waiter = primary.waiting(format!("DLOCK.ACQUIRE k BLOCK 0 TOKEN {token}"));
             let done = match removal {
                 "DEL" => client.ask("DEL k"),
                 "DEL in Lua" => call!(client, "EVAL", "return redis.call('DEL', KEYS[1])", 1, "k"),
                 "DEL in MULTI" => {
                     let lines = ["MULTI", "DEL k", "SET x 1", "EXEC"];
-                    at_once(&mut client, &lines).remove(3)
+                    client.ask_all(&lines).remove(3)
                 }
                 "PEXPIRE" => client.ask("PEXPIRE k 20"),
                 _ => call!(client, "EVAL", "redis.call('FLUSHALL')", 0),
             };
             assert!(!done.is_error(), "{removal}: {done:?}");
-            assert_eq!(granted(&mut waiter).0, token, "{removal}");
+            assert_eq!(waiter.granted().0, token, "{removal}");
             replica.wait_to_catch_up_with(&primary);
             let left = replica
                 .connect()
                 .ask(format!("DLOCK.CHECK k {token}"))
                 .as_int();
             assert!(left > 0, "the replica lost the grant after {removal}");
-            assert_eq!(digest(&replica, "k"), digest(&primary, "k"), "{removal}");
+            assert_eq!(replica.digest("k"), primary.digest("k"), "{removal}");
             assert_eq!(client.ask(format!("DLOCK.RELEASE k {token}")), 1);
         }
     }
@@ -165,13 +165,13 @@ fn replica_writes_replicated_changes_to_its_aof() {
     client.ask("DLOCK.ACQUIRE gone TOKEN t");
     client.ask("DLOCK.RELEASE gone t");
     replica.wait_to_catch_up_with(&primary);
-    let before = FIXTURES.map(|key| digest(&replica, key));
+    let before = FIXTURES.map(|key| replica.digest(key));
     // The primary is killed too, so the replica can have its data only from its AOF.
     primary.kill9();
     replica.kill9();
     replica.start_again();
     for (key, before) in FIXTURES.iter().zip(before) {
-        assert_eq!(digest(&replica, key), before, "the digest of {key}");
+        assert_eq!(replica.digest(key), before, "the digest of {key}");
     }
     assert_eq!(replica.connect().ask("EXISTS gone"), 0);
     assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
@@ -203,8 +203,8 @@ fn lagging_replica_keeps_moments_of_primary() {
     replica.wait_to_catch_up_with(&primary);
     for key in FIXTURES.iter().chain(&["just added"]) {
         assert_eq!(
-            digest(&replica, key),
-            digest(&primary, key),
+            replica.digest(key),
+            primary.digest(key),
             "the digest of {key}"
         );
     }

@@ -24,7 +24,7 @@
 use super::watched_primary::{
     FAMILIES, StreamFamily, WatchedPrimary, assert_replicated, fence_of, grant,
 };
-use crate::support::steps::{at_once, granted, queue, reply, unix_ms};
+use crate::support::steps::unix_ms;
 use crate::support::*;
 use std::time::Duration;
 
@@ -79,13 +79,13 @@ fn release_grants_shared_waiters_in_the_same_command() {
     let fence = primary.fence("DLOCK.ACQUIRE k TOKEN a");
     let mut waiters = ["w0", "w1"].map(|token| {
         let request = format!("DLOCK.ACQUIRE k SHARED BLOCK 0 PX 7000 TOKEN {token}");
-        primary.queued(request)
+        primary.server.waiting(request)
     });
     primary.forget();
     assert_eq!(primary.ask("DLOCK.RELEASE k a"), 1);
     // Replicated before a waiter's reply is read.
     let commands = primary.next_commands(1);
-    let [first, second] = [0, 1].map(|n: usize| granted(&mut waiters[n]).1);
+    let [first, second] = [0, 1].map(|n: usize| waiters[n].granted().1);
     assert_replicated(
         &format!(
             "k lock | END {fence} released @ | {} | {}",
@@ -137,7 +137,11 @@ fn hands_on(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str, how:
             ""
         };
         let fence = fence_of(&holder.ask(format!("{request}{ephemeral}")));
-        let heir = in_line.then(|| primary.queued(format!("{} BLOCK 0", family.request(key, "w"))));
+        let heir = in_line.then(|| {
+            primary
+                .server
+                .waiting(format!("{} BLOCK 0", family.request(key, "w")))
+        });
         primary.forget();
         let prefix = family.prefix;
         match how {
@@ -160,7 +164,7 @@ fn hands_on(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str, how:
         let end = format!("{} | END {fence} {how} @", family.about(key));
         match heir {
             Some(mut heir) => {
-                let next = fence_of(&reply(&mut heir));
+                let next = fence_of(&heir.reply());
                 primary.expect_bare(&[format!("{end} | {}", family.grant(next, "w"))]);
             }
             // The command itself says all that happened to the lock, so it is replicated as it came.
@@ -179,7 +183,7 @@ fn lapsed_by_rival(primary: &mut WatchedPrimary, family: &StreamFamily, key: &st
     primary.forget();
     let first = format!("{} PX 1", family.request(key, "a"));
     let rival = family.request(key, "b");
-    let replies = at_once(&mut primary.client, &[&first, "DEBUG SLEEP 0.03", &rival]);
+    let replies = primary.client.ask_all([&first, "DEBUG SLEEP 0.03", &rival]);
     let (a, b) = (fence_of(&replies[0]), fence_of(&replies[2]));
     assert!(b > a, "{b} after {a}");
     let about = family.about(key);
@@ -208,18 +212,20 @@ fn undelivered(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str) {
         let a = primary.fence(family.request(key, "a"));
         let mut doomed = primary.server.connect();
         let id = doomed.id();
-        queue(
+        doomed.wait_on(
             &primary.server,
-            &mut doomed,
             format!("{} BLOCK 0", family.request(key, "doomed")),
         );
-        let heir = in_line.then(|| primary.queued(format!("{} BLOCK 0", family.request(key, "w"))));
+        let heir = in_line.then(|| {
+            primary
+                .server
+                .waiting(format!("{} BLOCK 0", family.request(key, "w")))
+        });
         primary.forget();
         let release = format!("{}.RELEASE {key} a", family.prefix);
-        at_once(
-            &mut primary.client,
-            &[&release, &format!("CLIENT KILL ID {id}")],
-        );
+        primary
+            .client
+            .ask_all([&release, &format!("CLIENT KILL ID {id}")]);
         let about = family.about(key);
         let commands = primary.next_commands(1);
         let lost: u64 = commands[0][4]
@@ -237,7 +243,7 @@ fn undelivered(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str) {
         let end = format!("{about} | END {lost} undelivered @");
         match heir {
             Some(mut heir) => {
-                let next = fence_of(&reply(&mut heir));
+                let next = fence_of(&heir.reply());
                 primary.expect_bare(&[format!("{end} | {}", family.grant(next, "w"))]);
             }
             None => primary.expect_bare(&[format!("{end}{}", family.returned)]),
@@ -260,8 +266,10 @@ fn head_that_leaves_queue_replicates_only_the_next_grant() {
         let id = head.id();
         let block = if how == "runs out" { 150 } else { 0 };
         let greedy = format!("DSEM.ACQUIRE {key} PERMITS 3 TOKEN head BLOCK {block}");
-        queue(&primary.server, &mut head, greedy);
-        let mut next = primary.queued(format!("DSEM.ACQUIRE {key} TOKEN next BLOCK 0"));
+        head.wait_on(&primary.server, greedy);
+        let mut next = primary
+            .server
+            .waiting(format!("DSEM.ACQUIRE {key} TOKEN next BLOCK 0"));
         primary.forget();
         let pin = match how {
             "closes" => {
@@ -274,12 +282,12 @@ fn head_that_leaves_queue_replicates_only_the_next_grant() {
             }
             "is refused" => {
                 primary.ask(format!("DSEM.LIMIT {key} 2"));
-                assert!(reply(&mut head).error().starts_with("TOOMANY"));
+                assert!(head.reply().error().starts_with("TOOMANY"));
                 " | PIN 2"
             }
             _ => "",
         };
-        let (_, fence) = granted(&mut next);
+        let (_, fence) = next.granted();
         primary.expect(&[format!(
             "{key} semaphore{pin} | {}",
             grant(fence, "1", 30_000, "next")
@@ -314,7 +322,7 @@ fn renewed_lease_is_replicated_however_it_was_renewed() {
         primary.forget();
         let short = format!("{request} PX 1");
         let renew = format!("{prefix}.RENEW {key} t EX 9");
-        let replies = at_once(&mut primary.client, &[&short, "DEBUG SLEEP 0.03", &renew]);
+        let replies = primary.client.ask_all([&short, "DEBUG SLEEP 0.03", &renew]);
         let fence = fence_of(&replies[0]);
         assert_eq!(replies[2], 1);
         primary.expect(&[
@@ -329,10 +337,12 @@ fn renewed_lease_is_replicated_however_it_was_renewed() {
         // The waiter for one key holds another key, which is then renamed to the first: its request renews that hold.
         let there = format!("there{prefix}");
         let fence = primary.fence(family.request(&there, "w"));
-        let mut waiter = primary.queued(format!("{} BLOCK 0 PX 8000", family.request(&key, "w")));
+        let mut waiter = primary
+            .server
+            .waiting(format!("{} BLOCK 0 PX 8000", family.request(&key, "w")));
         primary.forget();
         assert_eq!(primary.ask(format!("RENAME {there} {key}")), "OK");
-        assert_eq!(fence_of(&reply(&mut waiter)), fence);
+        assert_eq!(fence_of(&waiter.reply()), fence);
         primary.expect(&[
             format!("!RENAME {there} {key}"),
             format!("{about} | RENEW {fence} 8000 @+8000"),
@@ -366,11 +376,13 @@ fn removal_of_key_is_replicated_before_the_grant_after_it() {
         for (way, removal) in ways {
             primary.ask("FLUSHALL");
             primary.ask(family.request("k", "holder"));
-            let mut waiter = primary.queued(format!("{} BLOCK 0", family.request("k", "w")));
+            let mut waiter = primary
+                .server
+                .waiting(format!("{} BLOCK 0", family.request("k", "w")));
             primary.forget();
             let done = primary.ask(way);
             assert!(!done.is_error(), "{way}: {done:?}");
-            let fence = fence_of(&reply(&mut waiter));
+            let fence = fence_of(&waiter.reply());
             let again = format!(
                 "{}{} | {}",
                 family.about("k"),
@@ -387,11 +399,13 @@ fn removal_of_key_is_replicated_before_the_grant_after_it() {
         // A key that is overwritten by another type is granted to nobody.
         primary.ask("FLUSHALL");
         primary.ask(family.request("k", "holder"));
-        let mut waiter = primary.queued(format!("{} BLOCK 0", family.request("k", "w")));
+        let mut waiter = primary
+            .server
+            .waiting(format!("{} BLOCK 0", family.request("k", "w")));
         primary.forget();
         let done = call!(primary.client, "RESTORE", "k", 0, &payload, "REPLACE");
         assert_eq!(done, "OK");
-        assert!(reply(&mut waiter).error().starts_with("WRONGTYPE"));
+        assert!(waiter.reply().error().starts_with("WRONGTYPE"));
         primary.expect(&["!RESTORE k"]);
     }
 }
@@ -409,13 +423,13 @@ fn end_of_hold_during_pause_is_replicated_after_it() {
         let mut holder = primary.server.connect();
         let request = "DLOCK.ACQUIRE k TOKEN a EPHEMERAL";
         let a = fence_of(&holder.ask(request));
-        let mut heir = primary.queued("DLOCK.ACQUIRE k TOKEN w BLOCK 0");
+        let mut heir = primary.server.waiting("DLOCK.ACQUIRE k TOKEN w BLOCK 0");
         primary.forget();
         assert_eq!(primary.ask(hold_up), "OK");
         holder.close();
         heir.expect_silence(Duration::from_millis(150));
         assert_eq!(primary.ask(go_on), "OK");
-        let w = granted(&mut heir).1;
+        let w = heir.granted().1;
         let given = grant(w, "exclusive", 30_000, "w");
         primary.expect(&[format!("k lock | END {a} disconnected @ | {given}")]);
         primary.ask("DEL k");

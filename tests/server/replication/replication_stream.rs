@@ -4,7 +4,7 @@
 //! What each change looks like in the stream is asserted in `replication_effects` and `family_effects`.
 
 use super::watched_primary::WatchedPrimary;
-use crate::support::steps::{SOON, reply, unix_ms};
+use crate::support::steps::{SOON, unix_ms};
 use crate::support::*;
 
 /// All commands that were replicated by now, as text.
@@ -51,11 +51,11 @@ fn request_without_effect_replicates_nothing() {
     so_far(&mut stream, &server);
 
     let mut waiters: Vec<_> = (0..4).map(|_| server.connect()).collect();
-    send!(waiters[0], "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
-    send!(waiters[1], "DSEM.ACQUIRE", "s", "BLOCK", 0);
-    send!(waiters[2], "DWG.ADD", "g", "BLOCK", 0);
-    send!(waiters[3], "DWG.WAIT", "g", "BLOCK", 0);
-    wait_for_blocked(&server, 4);
+    waiters[0].begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    waiters[1].begin("DSEM.ACQUIRE s BLOCK 0");
+    waiters[2].begin("DWG.ADD g BLOCK 0");
+    waiters[3].begin("DWG.WAIT g BLOCK 0");
+    server.wait_for_blocked(4);
     let requests: &[&[&str]] = &[
         &["DLOCK.ACQUIRE", "k"],
         &["DLOCK.ACQUIRE", "k", "BLOCK", "20"],
@@ -95,15 +95,15 @@ fn request_without_effect_replicates_nothing() {
         );
     }
     let superseded = waiters.remove(0);
-    send!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "w", "BLOCK", 60000);
+    client.begin("DLOCK.ACQUIRE k TOKEN w BLOCK 60000");
     let mut superseded = superseded;
-    assert!(reply(&mut superseded).error().starts_with("UNBLOCKED"));
+    assert!(superseded.reply().error().starts_with("UNBLOCKED"));
     assert!(
         so_far(&mut stream, &server).is_empty(),
         "a place that was taken over"
     );
     client.close();
-    wait_for_blocked(&server, 3);
+    server.wait_for_blocked(3);
     assert!(
         so_far(&mut stream, &server).is_empty(),
         "a waiter that left"

@@ -48,21 +48,18 @@ fn promoted_replica_lapses_only_after_grace() {
     });
     let mut client = new.connect();
     // In one turn, so that the grace cannot end in between.
-    let promoted = at_once(
-        &mut client,
-        &[
-            "REPLICAOF NO ONE",
-            "DLOCK.CHECK due t",
-            "DLOCK.RENEW renewed t EX 60",
-        ],
-    );
+    let promoted = client.ask_all([
+        "REPLICAOF NO ONE",
+        "DLOCK.CHECK due t",
+        "DLOCK.RENEW renewed t EX 60",
+    ]);
     assert_eq!(promoted[0], "OK");
     let left = promoted[1].as_int();
     assert!((1..=600).contains(&left), "{left}");
     assert_eq!(promoted[2], 1, "its token may still renew it");
     let mut waiter = new.connect();
-    tell(&mut waiter, "DLOCK.ACQUIRE due BLOCK 0 TOKEN w");
-    assert_eq!(granted(&mut waiter).0, "w");
+    waiter.begin("DLOCK.ACQUIRE due BLOCK 0 TOKEN w");
+    assert_eq!(waiter.granted().0, "w");
     assert!(client.ask("DLOCK.CHECK renewed t").as_int() > 50_000);
     old.cont();
     assert_calm(&new);
@@ -73,9 +70,9 @@ fn replicaof_no_one_on_primary_changes_nothing() {
     let server = Server::start();
     let mut client = server.connect();
     let fence = client.ask("DLOCK.ACQUIRE k PX 700 TOKEN t").grant().1;
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
-    let next = granted(&mut waiter).1;
+    let next = waiter.granted().1;
     // A promotion would raise the fences; this was none.
     assert!((fence + 1..fence + 1_000_000).contains(&next), "{next}");
     assert_calm(&server);
@@ -92,7 +89,7 @@ fn replica_of_missing_primary_keeps_holds_for_its_promotion() {
     let mut client = server.connect();
     let fence = client.ask("DLOCK.ACQUIRE k PX 400 TOKEN t").grant().1;
     client.ask("DLOCK.ACQUIRE held EX 60 TOKEN t");
-    let waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    let waiter = server.waiting("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     let follow = format!("REPLICAOF 127.0.0.1 {}", gone.port());
     assert_eq!(client.ask(follow), "OK");
     let end = ended(waiter);
@@ -109,8 +106,8 @@ fn replica_of_missing_primary_keeps_holds_for_its_promotion() {
 
     assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
     let mut waiter = server.connect();
-    tell(&mut waiter, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
-    let next = granted(&mut waiter).1;
+    waiter.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    let next = waiter.granted().1;
     assert!(next > fence + 1_000_000, "a promotion leaps: {next}");
     assert_eq!(client.ask("DLOCK.RELEASE held t"), 1);
     assert_calm(&server);
@@ -146,7 +143,7 @@ fn promoted_replica_serves_at_once_with_higher_fences() {
     let mut client = replica.connect();
     assert_eq!(client.ask("REPLICAOF NO ONE"), "OK");
     let mut waiter = replica.connect();
-    send!(waiter, "DLOCK.ACQUIRE", "due", "BLOCK", 0, "TOKEN", "w");
+    waiter.begin("DLOCK.ACQUIRE due BLOCK 0 TOKEN w");
     let new = client.ask("DLOCK.ACQUIRE free").grant().1;
     assert!(
         new > lost && lost > fence,
@@ -156,13 +153,13 @@ fn promoted_replica_serves_at_once_with_higher_fences() {
         new > unix_us() + 3_590_000_000,
         "not above the fences that a restarted old primary grants: {new}"
     );
-    assert_eq!(granted(&mut waiter).0, "w");
+    assert_eq!(waiter.granted().0, "w");
     assert!(client.ask("DLOCK.CHECK lasting t").as_int() > 50_000);
     assert!(client.ask("DSEM.ACQUIRE s TOKEN u").grant().1 > new);
     assert!(client.ask("DSEM.ACQUIRE s TOKEN v").is_nil());
     let mut watcher = replica.connect();
-    send!(watcher, "DWG.WAIT", "g", "BLOCK", 0);
-    wait_for_blocked(&replica, 1);
+    watcher.begin("DWG.WAIT g BLOCK 0");
+    replica.wait_for_blocked(1);
     assert_eq!(client.ask("DWG.DONE g t"), 1);
     let finished = watcher.recv(SOON).expect("the round finishes");
     assert_eq!(finished.as_array(), [Reply::Int(1), Reply::Int(0)]);
@@ -186,11 +183,11 @@ fn demoted_primary_ends_waits_and_can_be_promoted_again() {
         for (n, waiter) in waiters.iter_mut().enumerate() {
             match n % 3 {
                 0 => send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", n),
-                1 => send!(waiter, "DSEM.ACQUIRE", "s", "BLOCK", 0),
-                _ => send!(waiter, "DWG.WAIT", "g", "BLOCK", 30_000),
+                1 => waiter.begin("DSEM.ACQUIRE s BLOCK 0"),
+                _ => waiter.begin("DWG.WAIT g BLOCK 30000"),
             }
         }
-        wait_for_blocked(&first, 6);
+        first.wait_for_blocked(6);
         second.wait_to_catch_up_with(&first);
         assert_eq!(second.connect().ask("REPLICAOF NO ONE"), "OK");
         assert_eq!(
@@ -203,9 +200,9 @@ fn demoted_primary_ends_waits_and_can_be_promoted_again() {
                 .all(|end| matches!(end, Ended::Unblocked | Ended::Closed)),
             "{ends:?}"
         );
-        wait_for_blocked(&first, 0);
+        first.wait_for_blocked(0);
         first.wait_for_sync();
-        assert_eq!(digest(&first, "k"), digest(&second, "k"));
+        assert_eq!(first.digest("k"), second.digest("k"));
         // A replica has no queue, and lapses nothing.
         let mut client = first.connect();
         assert_eq!(
@@ -227,9 +224,9 @@ fn demoted_primary_ends_waits_and_can_be_promoted_again() {
         assert_eq!(*client.ask("DSEM.INFO s").field("waiters"), 0);
         let (_, fence) = client.ask("DLOCK.ACQUIRE k PX 50 TOKEN again").grant();
         let mut waiter = first.connect();
-        send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "next");
+        waiter.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN next");
         assert!(
-            granted(&mut waiter).1 > fence,
+            waiter.granted().1 > fence,
             "the promoted one lapses and serves"
         );
         client.ask("FLUSHALL");

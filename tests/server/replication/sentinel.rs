@@ -34,8 +34,8 @@ fn killed_primary_is_replaced_and_tokens_keep_holds() {
     let highest = client.ask("DLOCK.ACQUIRE other EX 60 TOKEN holder");
     let highest = highest.grant().1;
     let waits = [0, 1, 2].map(|n| format!("DLOCK.ACQUIRE lock BLOCK 0 EX 60 TOKEN w{n}"));
-    let waiters = waits.each_ref().map(|wait| queued(&first, wait));
-    let idle = queued(&first, "DONCE.BEGIN work BLOCK 0 TOKEN idle");
+    let waiters = waits.each_ref().map(|wait| first.waiting(wait));
+    let idle = first.waiting("DONCE.BEGIN work BLOCK 0 TOKEN idle");
     for replica in [&second, &third] {
         replica.wait_to_catch_up_with(&first);
     }
@@ -57,7 +57,7 @@ fn killed_primary_is_replaced_and_tokens_keep_holds() {
     assert_eq!(client.ask("DLOCK.ACQUIRE lock TOKEN nobody"), Reply::Nil);
     let mut waiters = waits.map(|wait| {
         let mut waiter = connect();
-        queue(new, &mut waiter, wait);
+        waiter.wait_on(new, wait);
         waiter
     });
     assert_eq!(client.ask(held).grant().1, fence);
@@ -68,7 +68,7 @@ fn killed_primary_is_replaced_and_tokens_keep_holds() {
     for waiter in &mut waiters {
         let release = format!("DLOCK.RELEASE lock {holder}");
         assert_eq!(client.ask(release), 1);
-        let (token, next) = granted(waiter);
+        let (token, next) = waiter.granted();
         assert!(next > outranked, "{next} after {outranked}");
         (holder, outranked) = (token, next);
     }
@@ -79,7 +79,7 @@ fn killed_primary_is_replaced_and_tokens_keep_holds() {
     for replica in [other, &first] {
         sentinels.wait_until_it_follows(replica, new);
         for key in ["lock", "seats", "work", "other"] {
-            assert_eq!(digest(replica, key), digest(new, key), "{key}");
+            assert_eq!(replica.digest(key), new.digest(key), "{key}");
         }
         assert_calm(replica);
     }
@@ -96,7 +96,7 @@ fn sentinel_failover_ends_waits_and_keeps_holds() {
     let held = "DLOCK.ACQUIRE lock EX 60 TOKEN holder";
     let mut client = first.connect();
     let fence = client.ask(held).grant().1;
-    let waiter = queued(&first, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
+    let waiter = first.waiting("DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
     second.wait_to_catch_up_with(&first);
 
     // A sentinel refuses as long as it has not heard from the replica lately.
@@ -113,11 +113,11 @@ fn sentinel_failover_ends_waits_and_keeps_holds() {
     let mut client = connect_by(&sentinels, &[&first, &second]);
     assert_eq!(client.ask(held).grant().1, fence);
     let mut waiter = connect_by(&sentinels, &[&first, &second]);
-    queue(new, &mut waiter, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
+    waiter.wait_on(new, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
     assert_eq!(client.ask("DLOCK.RELEASE lock holder"), 1);
-    assert!(granted(&mut waiter).1 > fence);
+    assert!(waiter.granted().1 > fence);
     first.wait_to_catch_up_with(new);
-    assert_eq!(digest(&first, "lock"), digest(new, "lock"));
+    assert_eq!(first.digest("lock"), new.digest("lock"));
     assert_calm(&first);
     assert_calm(new);
 }

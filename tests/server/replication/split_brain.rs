@@ -63,10 +63,10 @@ fn partitioned_primaries_both_grant_and_fences_tell_the_newer() {
     let theirs = beside.ask("DLOCK.ACQUIRE lock EX 600 TOKEN theirs");
     let theirs = theirs.grant().1;
     assert!(store.write(theirs), "the newest so far");
-    let waiter = queued(&old, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
+    let waiter = old.waiting("DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
     let group_waiter = {
         beside.ask("DWG.ADD group EX 600 TOKEN member");
-        queued(&old, "DWG.WAIT group BLOCK 0")
+        old.waiting("DWG.WAIT group BLOCK 0")
     };
 
     let new = sentinels.wait_for_failover(1, &old, &replicas.each_ref());
@@ -105,16 +105,16 @@ fn partitioned_primaries_both_grant_and_fences_tell_the_newer() {
     assert!(beside.ask("DLOCK.CHECK lock ours").as_int() > 0);
     assert_eq!(beside.ask("EXISTS group"), 0);
     for key in ["lasting", "lock"] {
-        assert_eq!(digest(&old, key), digest(new, key), "{key}");
+        assert_eq!(old.digest(key), new.digest(key), "{key}");
     }
 
     // There is one queue again, on the primary that every sentinel names.
     eventually("sentinels of one mind", SOON * 4, || {
         (0..3).all(|n| sentinels.address_by(n) == (new.ip(), new.port()))
     });
-    let mut heir = queued(new, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
+    let mut heir = new.waiting("DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
     assert_eq!(across.ask("DLOCK.RELEASE lock ours"), 1);
-    let heir = granted(&mut heir).1;
+    let heir = heir.granted().1;
     assert!(heir > ours);
     assert!(store.write(heir));
     assert_calm(&old);

@@ -10,18 +10,8 @@ use crate::support::*;
 fn holder_and_waiter(server: &Server) -> (Client, Client) {
     let (mut holder, mut waiter) = (server.connect(), server.connect());
     holder.ask("DLOCK.ACQUIRE k TOKEN h EX 600").grant();
-    send!(
-        waiter,
-        "DLOCK.ACQUIRE",
-        "k",
-        "BLOCK",
-        0,
-        "TOKEN",
-        "w",
-        "EX",
-        600
-    );
-    wait_for_blocked(server, 1);
+    waiter.begin("DLOCK.ACQUIRE k BLOCK 0 TOKEN w EX 600");
+    server.wait_for_blocked(1);
     (holder, waiter)
 }
 
@@ -65,7 +55,7 @@ fn next_holders_are_told_before_replicas() {
             send!(waiter, "DSEM.ACQUIRE", "s", "LIMIT", NEXT, "BLOCK", 0);
             waiter.set_nonblocking();
         }
-        wait_for_blocked(&server, NEXT);
+        server.wait_for_blocked(NEXT);
         while has_change(&mut link) {}
         send!(holder, "DSEM.RELEASE", "s", token);
         while !has_change(&mut link) {}
@@ -87,7 +77,7 @@ fn next_holder_is_told_when_the_aof_has_its_grant() {
         .start();
     for round in 0..3 {
         let (mut holder, mut waiter) = holder_and_waiter(&server);
-        send!(holder, "DLOCK.RELEASE", "k", "h");
+        holder.begin("DLOCK.RELEASE k h");
         waiter.recv(SOON).expect("the grant").grant();
         kill_and_start(&mut server);
         let mut client = server.connect();

@@ -4,7 +4,7 @@
 //! milliseconds since 1970, and `@+n` for n milliseconds later: one command is one decision, so all its moments are
 //! counted from the same one. A command that is no DSYN is written with a `!` before it, and only its beginning counts.
 
-use crate::support::steps::{SOON, queued, unix_ms};
+use crate::support::steps::{SOON, unix_ms};
 use crate::support::*;
 
 pub struct WatchedPrimary {
@@ -42,12 +42,6 @@ impl WatchedPrimary {
     #[track_caller]
     pub fn fence(&mut self, line: impl AsRef<str>) -> u64 {
         fence_of(&self.ask(line))
-    }
-
-    /// A new client that waits with this request.
-    #[track_caller]
-    pub fn queued(&mut self, line: impl AsRef<str>) -> Client {
-        queued(&self.server, line)
     }
 
     /// Skips what was replicated so far.

@@ -82,7 +82,7 @@ pub const FIXTURES: [&str; 17] = [
 pub fn digests(server: &Server) -> Vec<(&'static str, String)> {
     let mut all: Vec<_> = FIXTURES
         .iter()
-        .map(|key| (*key, digest(server, key)))
+        .map(|key| (*key, server.digest(key)))
         .collect();
     let whole = server.connect().ask("DEBUG DIGEST");
     all.push(("all databases", whole.as_str().to_owned()));

@@ -17,13 +17,13 @@ fn blocked_client_is_counted_and_answered() {
     let server = plain().start();
     let (mut waiter, mut pusher) = (server.connect(), server.connect());
     send!(waiter, "BLPOP", "queue", 0);
-    wait_for_blocked(&server, 1);
+    server.wait_for_blocked(1);
     waiter.expect_silence(A_WHILE);
 
     assert_eq!(pusher.ask("LPUSH queue job"), 1);
     let reply = waiter.recv(SOON).expect("the waiter is answered");
     assert_eq!(reply.field("queue"), &"job");
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
 }
 
 #[test]
@@ -31,9 +31,9 @@ fn closed_client_is_not_counted_as_blocked() {
     let server = plain().start();
     let mut waiter = server.connect();
     send!(waiter, "BLPOP", "queue", 0);
-    wait_for_blocked(&server, 1);
+    server.wait_for_blocked(1);
     waiter.close();
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn killed_client_sees_its_connection_close() {
     let (mut waiter, mut admin) = (server.connect(), server.connect());
     let id = waiter.id();
     send!(waiter, "BLPOP", "queue", 0);
-    wait_for_blocked(&server, 1);
+    server.wait_for_blocked(1);
     assert_eq!(admin.ask(format!("CLIENT KILL ID {id}")), 1);
     waiter.expect_closed(SOON);
 }
@@ -84,12 +84,12 @@ fn restart_and_kill_keep_the_contents_of_the_aof() {
         .start();
     let (port, first) = (server.port(), server.pid());
     server.connect().ask("SET before restart");
-    let digested = digest(&server, "before");
+    let digested = server.digest("before");
 
     server.restart();
     assert_eq!(server.port(), port);
     assert_ne!(server.pid(), first);
-    assert_eq!(digest(&server, "before"), digested);
+    assert_eq!(server.digest("before"), digested);
 
     server.connect().ask("SET before kill");
     server.kill9();
@@ -185,7 +185,7 @@ fn replica_starts_in_sync_and_catches_up() {
     primary.connect().ask("SET key value");
     let replica = plain().replica_of(&primary).start();
     assert_eq!(replica.info("replication", "role"), "slave");
-    assert_eq!(digest(&replica, "key"), digest(&primary, "key"));
+    assert_eq!(replica.digest("key"), primary.digest("key"));
 
     primary.connect().ask("SET key newer");
     replica.wait_to_catch_up_with(&primary);

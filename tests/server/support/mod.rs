@@ -2,7 +2,7 @@
 //! re-exported here.
 //!
 //! - `stream`, `packed`, `data_files`: read what servers replicate and write to files;
-//! - `steps`, `eventually`, `fixtures`, `scripts`: what many tests do;
+//! - `steps`, `fixtures`, `scripts`: what many tests do;
 //! - `redis_cli`: shows replies as it does;
 //! - `documents`: what the documents tell users to type;
 //! - `steady`: runs a test again when the machine stood still;
@@ -20,7 +20,6 @@
 
 pub(crate) mod data_files;
 mod documents;
-mod eventually;
 pub(crate) mod fixtures;
 mod harness_works;
 mod hosts_work;
@@ -38,7 +37,6 @@ pub use dsync_testkit::{
     Network, Product, Reply, Router, Sentinels, Server, call, eventually, module_path, parse_reply,
     send,
 };
-pub use eventually::{blocked_clients, digest, wait_for_blocked};
 pub use packed::{STREAM, packed, sealed};
 pub use redis_cli::shown;
 pub use scripts::busy_for;

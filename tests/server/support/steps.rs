@@ -1,8 +1,4 @@
-//! Steps that many tests take: send a request, wait in a queue, read a grant, ask INFO for a number.
-//!
-//! A request is a line of words separated by blanks, as typed into `redis-cli`: the server accepts such inline commands
-//! beside RESP. It carries out several lines of one write in one turn of its event loop, so a test that needs two
-//! things to happen at the same moment sends them in one write ([`at_once`]).
+//! Steps that many tests take: read a grant, ask INFO for a number, wait for an end.
 
 use crate::support::*;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,66 +7,6 @@ pub use dsync_testkit::SOON;
 
 /// How long a test watches for something that must not happen.
 pub const A_WHILE: Duration = Duration::from_millis(60);
-
-/// Sends a line; the test reads its reply later.
-#[track_caller]
-pub fn tell(client: &mut Client, line: impl AsRef<str>) {
-    client.send_raw(format!("{}\r\n", line.as_ref()).as_bytes());
-}
-
-/// Sends all lines in one write and returns their replies, which the server gives in one turn.
-#[track_caller]
-pub fn at_once<L: AsRef<str>>(client: &mut Client, lines: &[L]) -> Vec<Reply> {
-    let text: String = lines
-        .iter()
-        .map(|line| format!("{}\r\n", line.as_ref()))
-        .collect();
-    client.send_raw(text.as_bytes());
-    let reply = |line: &L| match client.recv(SOON) {
-        Some(reply) => reply,
-        None => panic!("no reply to {:?}", line.as_ref()),
-    };
-    lines.iter().map(reply).collect()
-}
-
-/// Sends any number of lines, some hundreds at once, and returns their replies.
-#[track_caller]
-pub fn in_bulk(client: &mut Client, lines: impl IntoIterator<Item = String>) -> Vec<Reply> {
-    let lines: Vec<String> = lines.into_iter().collect();
-    let batches = lines.chunks(500);
-    batches.flat_map(|some| at_once(client, some)).collect()
-}
-
-/// Sends a request on this connection. Returns when the server has blocked the client.
-#[track_caller]
-pub fn queue(server: &Server, client: &mut Client, line: impl AsRef<str>) {
-    let before = blocked_clients(server);
-    tell(client, line);
-    wait_for_blocked(server, before + 1);
-}
-
-/// A new connection that waits with this request; as [`queue`].
-#[track_caller]
-pub fn queued(server: &Server, line: impl AsRef<str>) -> Client {
-    let mut client = server.connect();
-    queue(server, &mut client, line);
-    client
-}
-
-/// The next reply on a connection that waits.
-#[track_caller]
-pub fn reply(client: &mut Client) -> Reply {
-    match client.recv(SOON) {
-        Some(reply) => reply,
-        None => panic!("no reply within {SOON:?} on a connection that waits"),
-    }
-}
-
-/// The grant on a connection that waits: its token and fence.
-#[track_caller]
-pub fn granted(client: &mut Client) -> (String, u64) {
-    reply(client).grant()
-}
 
 /// Asserts that the connection has no unread reply: the next one is PING's.
 #[track_caller]
@@ -149,7 +85,7 @@ pub fn at(moment: Instant) {
 #[track_caller]
 pub fn keep_busy(busy: &mut Client, other: &mut Client) {
     assert_eq!(busy.ask("CONFIG SET busy-reply-threshold 10"), "OK");
-    tell(busy, "EVAL \"while true do end\" 0");
+    busy.begin("EVAL \"while true do end\" 0");
     wait_until_busy(other);
 }
 

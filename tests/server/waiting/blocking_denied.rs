@@ -42,7 +42,7 @@ fn block_in_lua_function_or_multi_is_a_try() {
     // A free lock is granted in Lua.
     let script = "return redis.call('DLOCK.ACQUIRE', KEYS[1], 'BLOCK', '0', 'TOKEN', 'lua')";
     assert_eq!(call!(client, "EVAL", script, 1, "free").grant().0, "lua");
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     // No request took a place in a queue.
     for (info, key) in [("DLOCK.INFO", "k"), ("DSEM.INFO", "s"), ("DWG.INFO", "g")] {
         assert_eq!(*call!(client, info, key).field("waiters"), 0);
@@ -55,15 +55,15 @@ fn subscribed_resp3_client_waits_or_is_answered_nil() {
     let server = Server::start();
     let (mut client, mut waiter) = (server.connect(), server.connect_resp3());
     client.ask("DLOCK.ACQUIRE k TOKEN t");
-    send!(waiter, "SUBSCRIBE", "channel");
+    waiter.begin("SUBSCRIBE channel");
     waiter.recv(SOON).expect("a subscription");
-    send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 1500, "TOKEN", "w");
+    waiter.begin("DLOCK.ACQUIRE k BLOCK 1500 TOKEN w");
     // Some servers cannot block such a client: the module answers nil at once.
     let at_once = waiter.recv(Duration::from_millis(150));
     client.ask("DLOCK.RELEASE k t");
     match at_once {
         Some(reply) => assert!(reply.is_nil(), "{reply:?}"),
-        None => assert_eq!(granted(&mut waiter).0, "w"),
+        None => assert_eq!(waiter.granted().0, "w"),
     }
     assert_calm(&server);
 }

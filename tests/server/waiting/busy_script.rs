@@ -15,10 +15,10 @@ fn connections_closed_during_busy_script_end_after_it() {
         let (mut ephemeral, mut leaving, mut heir) =
             (server.connect(), server.connect(), server.connect());
         ephemeral.ask("DLOCK.ACQUIRE bound EPHEMERAL EX 60");
-        send!(leaving, "DLOCK.ACQUIRE", "bound", "BLOCK", 0);
-        wait_for_blocked(&server, 1);
-        send!(heir, "DLOCK.ACQUIRE", "bound", "BLOCK", 0, "TOKEN", "heir");
-        wait_for_blocked(&server, 2);
+        leaving.begin("DLOCK.ACQUIRE bound BLOCK 0");
+        server.wait_for_blocked(1);
+        heir.begin("DLOCK.ACQUIRE bound BLOCK 0 TOKEN heir");
+        server.wait_for_blocked(2);
         let script = format!(
             "redis.call('SET', KEYS[1], 1) {} return 'done'",
             busy_for(500)
@@ -28,7 +28,7 @@ fn connections_closed_during_busy_script_end_after_it() {
         ephemeral.close();
         leaving.close();
         assert_eq!(slow.recv(SOON).expect("the script ends"), "done");
-        assert_eq!(granted(&mut heir).0, "heir");
+        assert_eq!(heir.granted().0, "heir");
         assert_eq!(client.ask("DLOCK.RELEASE bound heir"), 1);
     }
     assert_calm(&server);

@@ -40,11 +40,11 @@ fn ephemeral_hold_ends_with_its_connection_and_passes_on() {
     ] {
         let mut holder = server.connect();
         let (token, fence) = holder.ask("DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
-        let mut first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
-        let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+        let mut first = server.waiting("DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
+        let mut second = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
         first.expect_silence(A_WHILE);
         end(holder, &mut admin, how);
-        assert!(granted(&mut first).1 > fence, "{how:?}");
+        assert!(first.granted().1 > fence, "{how:?}");
         assert_eq!(
             admin.ask(format!("DLOCK.RELEASE lock {token}")),
             0,
@@ -52,7 +52,7 @@ fn ephemeral_hold_ends_with_its_connection_and_passes_on() {
         );
         second.expect_silence(A_WHILE);
         assert_eq!(admin.ask("DLOCK.RELEASE lock first"), 1);
-        let (token, _) = granted(&mut second);
+        let (token, _) = second.granted();
         assert_eq!(admin.ask(format!("DLOCK.RELEASE lock {token}")), 1);
     }
 }
@@ -86,7 +86,7 @@ fn ephemeral_end_leaves_other_holds_alone() {
     holder
         .ask("DSEM.ACQUIRE semaphore LIMIT 3 TOKEN bound EPHEMERAL")
         .grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     holder.close();
     wait_until_gone(&mut admin, "bound");
     assert!(admin.ask("DLOCK.CHECK lock t").as_int() > 0);
@@ -104,13 +104,13 @@ fn ephemeral_grant_after_waiting_is_bound_to_the_waiter() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock EPHEMERAL BLOCK 0");
-    let mut next = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock EPHEMERAL BLOCK 0");
+    let mut next = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut waiter);
+    waiter.granted();
     next.expect_silence(A_WHILE);
     waiter.close();
-    granted(&mut next);
+    next.granted();
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn ephemeral_hold_that_ended_does_not_end_the_next() {
     // Lapsed; the next waiter has it.
     holder.ask("DLOCK.ACQUIRE two PX 30 EPHEMERAL").grant();
     let mut next = server.connect();
-    tell(&mut next, "DLOCK.ACQUIRE two TOKEN t BLOCK 0");
-    granted(&mut next);
+    next.begin("DLOCK.ACQUIRE two TOKEN t BLOCK 0");
+    next.granted();
     // Its key was deleted; another connection has it.
     holder.ask("DLOCK.ACQUIRE three EPHEMERAL").grant();
     assert_eq!(admin.ask("DEL three"), 1);
@@ -148,8 +148,8 @@ fn ephemeral_hold_also_lapses() {
     let mut holder = server.connect();
     let (token, _) = holder.ask("DLOCK.ACQUIRE lock PX 150 EPHEMERAL").grant();
     let mut waiter = server.connect();
-    tell(&mut waiter, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
-    granted(&mut waiter);
+    waiter.begin("DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
+    waiter.granted();
     assert_eq!(holder.ask(format!("DLOCK.RENEW lock {token}")), 0);
     holder.close();
     // Two connections are left: the waiter's, and the one that asks for INFO.
@@ -165,12 +165,12 @@ fn ephemeral_hold_renewed_from_elsewhere_stays_bound() {
     let (mut holder, mut renewer) = (server.connect(), server.connect());
     let (token, _) = holder.ask("DLOCK.ACQUIRE lock EPHEMERAL").grant();
     assert_eq!(renewer.ask(format!("DLOCK.RENEW lock {token} EX 600")), 1);
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     // The hold stays bound to the connection that got it, not to the one that renews.
     renewer.close();
     waiter.expect_silence(Duration::from_millis(100));
     holder.close();
-    granted(&mut waiter);
+    waiter.granted();
 }
 
 #[test]
@@ -187,24 +187,23 @@ fn ephemeral_holds_of_one_connection_end_together() {
         ));
         lines.push("DWG.ADD group EX 600 EPHEMERAL".to_owned());
     }
-    for reply in at_once(&mut holder, &lines) {
+    for reply in holder.ask_all(&lines) {
         reply.grant();
     }
     let mut waiters: Vec<_> = (0..EACH)
         .step_by(10)
-        .map(|n| queued(&server, format!("DLOCK.ACQUIRE lock:{n} BLOCK 0")))
+        .map(|n| server.waiting(format!("DLOCK.ACQUIRE lock:{n} BLOCK 0")))
         .collect();
-    let mut all = queued(
-        &server,
-        format!("DSEM.ACQUIRE semaphore LIMIT {EACH} PERMITS {EACH} BLOCK 0"),
-    );
-    let mut watcher = queued(&server, "DWG.WAIT group BLOCK 0");
+    let mut all = server.waiting(format!(
+        "DSEM.ACQUIRE semaphore LIMIT {EACH} PERMITS {EACH} BLOCK 0"
+    ));
+    let mut watcher = server.waiting("DWG.WAIT group BLOCK 0");
     holder.close();
     for waiter in &mut waiters {
-        granted(waiter);
+        waiter.granted();
     }
-    granted(&mut all);
-    let finished = reply(&mut watcher);
+    all.granted();
+    let finished = watcher.reply();
     assert_eq!(finished.as_array()[0], 0, "{finished:?}");
     assert_eq!(finished.as_array()[1], 100, "all were lost: {finished:?}");
     assert_eq!(admin.ask("EXISTS lock:1 lock:99"), 0);
@@ -246,13 +245,13 @@ fn ephemeral_hold_closed_during_busy_script_ends_after_it() {
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
     holder.ask("DLOCK.ACQUIRE alone EX 600 EPHEMERAL").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     keep_busy(&mut busy, &mut admin);
     holder.close();
     waiter.expect_silence(Duration::from_millis(300));
     assert_eq!(admin.ask("SCRIPT KILL"), "OK");
-    assert!(reply(&mut busy).is_error());
-    granted(&mut waiter);
+    assert!(busy.reply().is_error());
+    waiter.granted();
     wait_until_gone(&mut admin, "alone");
 }
 
@@ -262,12 +261,12 @@ fn ephemeral_hold_closed_during_client_pause_ends_after_it() {
     let mut admin = server.connect();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     assert_eq!(admin.ask("CLIENT PAUSE 30000 WRITE"), "OK");
     holder.close();
     waiter.expect_silence(Duration::from_millis(200));
     assert_eq!(admin.ask("CLIENT UNPAUSE"), "OK");
-    granted(&mut waiter);
+    waiter.granted();
 }
 
 #[test]
@@ -276,11 +275,11 @@ fn ephemeral_hold_and_next_waiter_lost_together_serve_the_third() {
     let mut third = server.connect();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
-    let second = queued(&server, "DLOCK.ACQUIRE lock EPHEMERAL BLOCK 0");
-    queue(&server, &mut third, "DLOCK.ACQUIRE lock BLOCK 0");
+    let second = server.waiting("DLOCK.ACQUIRE lock EPHEMERAL BLOCK 0");
+    third.wait_on(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     server.stop();
     holder.close();
     second.close();
     server.cont();
-    granted(&mut third);
+    third.granted();
 }

@@ -18,7 +18,7 @@ pub(super) fn place(reply: &Reply) -> (i64, String) {
 /// Reads the next message of a pattern subscription: its channel and text.
 #[track_caller]
 fn message(subscriber: &mut Client) -> (String, String) {
-    let message = reply(subscriber);
+    let message = subscriber.reply();
     match message.as_array() {
         [kind, _, channel, text] if *kind == "pmessage" => {
             (channel.as_str().to_owned(), text.as_str().to_owned())
@@ -102,7 +102,7 @@ fn turn_of_kept_place_is_granted_announced_and_heard() {
     client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let request = "DLOCK.ACQUIRE lock EX 1000 TOKEN a QUEUE 30000";
     let (_, channel) = place(&client.ask(request));
-    let mut behind = queued(&server, "DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
+    let mut behind = server.waiting("DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
     assert!(
         client.ask("DLOCK.ACQUIRE lock TOKEN late").is_nil(),
         "a try fails"
@@ -121,7 +121,7 @@ fn turn_of_kept_place_is_granted_announced_and_heard() {
     );
     behind.expect_silence(A_WHILE);
     assert_eq!(client.ask("DLOCK.RELEASE lock a"), 1);
-    granted(&mut behind);
+    behind.granted();
     assert_eq!(undelivered(&server), 0);
 }
 
@@ -142,9 +142,9 @@ fn grant_that_nobody_hears_of_lapses_as_undelivered() {
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     place(&client.ask("DLOCK.ACQUIRE lock EX 1000 TOKEN dead QUEUE 1000"));
-    let mut behind = queued(&server, "DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
+    let mut behind = server.waiting("DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
     assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut behind);
+    behind.granted();
     assert_eq!(undelivered(&server), 1);
     assert_eq!(server.info_number("dsync", "dsync_lock_lapsed"), 0);
     assert_eq!(client.ask("DLOCK.CHECK lock dead"), 0);
@@ -157,9 +157,9 @@ fn unheard_run_counts_no_attempt_and_no_lost_member() {
     let mut client = server.connect();
     client.ask("DONCE.BEGIN job TOKEN first");
     place(&client.ask("DONCE.BEGIN job EX 1000 TOKEN dead QUEUE 1000"));
-    let mut behind = queued(&server, "DONCE.BEGIN job TOKEN behind BLOCK 0");
+    let mut behind = server.waiting("DONCE.BEGIN job TOKEN behind BLOCK 0");
     assert_eq!(client.ask("DONCE.FAIL job first"), 1);
-    let run = reply(&mut behind);
+    let run = behind.reply();
     assert_eq!(run.as_array()[3], 2, "the second attempt: {run:?}");
     client.ask("DWG.ADD group LIMIT 1 TOKEN first").grant();
     place(&client.ask("DWG.ADD group EX 1000 TOKEN dead QUEUE 1000"));
@@ -211,10 +211,10 @@ fn token_with_block_waits_on_its_kept_place_and_falls_back_to_it() {
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let (_, channel) = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
-    let mut behind = queued(&server, "DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
-    let waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
+    let mut behind = server.waiting("DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
+    let waiting = server.waiting("DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
     waiting.close();
-    wait_for_blocked(&server, 1);
+    server.wait_for_blocked(1);
     let kept = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
     assert_eq!(
         kept,
@@ -222,9 +222,9 @@ fn token_with_block_waits_on_its_kept_place_and_falls_back_to_it() {
         "the connection is gone, the place is kept"
     );
     // A connection that waits on the place gets the grant.
-    let mut waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
+    let mut waiting = server.waiting("DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
     assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
-    assert_eq!(granted(&mut waiting).0, "a");
+    assert_eq!(waiting.granted().0, "a");
     behind.expect_silence(A_WHILE);
 }
 
@@ -233,11 +233,11 @@ fn queue_by_a_waiting_token_supersedes_its_connection() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let mut waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
+    let mut waiting = server.waiting("DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
     place(&client.ask("DLOCK.ACQUIRE lock TOKEN behind QUEUE 60000"));
     let (first, _) = place(&client.ask("DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
     assert_eq!(first, 1, "at its old rank");
-    let answer = reply(&mut waiting);
+    let answer = waiting.reply();
     assert!(
         answer.error().starts_with("UNBLOCKED superseded"),
         "{answer:?}"
@@ -359,7 +359,7 @@ fn kept_places_take_at_most_half_of_the_bounds() {
     let full = client.ask("DLOCK.ACQUIRE lock TOKEN c QUEUE 30000");
     assert!(full.error().starts_with("QUEUEFULL 2 "), "{full:?}");
     // A connection may still wait.
-    let _waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN c BLOCK 0");
+    let _waiting = server.waiting("DLOCK.ACQUIRE lock TOKEN c BLOCK 0");
 }
 
 #[test]
@@ -368,7 +368,8 @@ fn place_beyond_a_hundred_is_100() {
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let requests = (1..=150).map(|n| format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE 60000"));
-    let places: Vec<i64> = in_bulk(&mut client, requests)
+    let places: Vec<i64> = client
+        .ask_all(requests)
         .iter()
         .map(|reply| place(reply).0)
         .collect();
@@ -386,7 +387,7 @@ fn five_hundred_clients_on_one_connection_are_served_in_order() {
     let mut subscriber = subscriber(&server);
     shared.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let requests = (0..CLIENTS).map(|n| format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE 60000"));
-    let replies = in_bulk(&mut shared, requests);
+    let replies = shared.ask_all(requests);
     let channels: Vec<String> = replies.iter().map(|reply| place(reply).1).collect();
     let calls_before = calls(&server);
     assert_eq!(shared.ask("DLOCK.RELEASE lock held"), 1);
@@ -420,7 +421,7 @@ fn every_third_client_that_dies_in_the_queue_is_passed_over() {
         let ms = if is_dead(n) { 1_000 } else { 60_000 };
         format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE {ms}")
     };
-    let replies = at_once(&mut shared, &(0..CLIENTS).map(request).collect::<Vec<_>>());
+    let replies = shared.ask_all(&(0..CLIENTS).map(request).collect::<Vec<_>>());
     let channels: Vec<String> = replies.iter().map(|reply| place(reply).1).collect();
     shared.ask("DLOCK.RELEASE lock held");
     let mut served = Vec::new();

@@ -34,7 +34,7 @@ fn waiting(client: &mut Client) -> Vec<String> {
 fn expect_old_order(server: &Server) {
     let mut client = server.connect();
     assert_eq!(waiting(&mut client), ["a", "b"]);
-    let mut late = queued(server, "DLOCK.ACQUIRE lock TOKEN late BLOCK 0");
+    let mut late = server.waiting("DLOCK.ACQUIRE lock TOKEN late BLOCK 0");
     let mut holder = "held";
     for token in ["a", "b"] {
         assert_eq!(client.ask(format!("DLOCK.RELEASE lock {holder}")), 1);
@@ -44,7 +44,7 @@ fn expect_old_order(server: &Server) {
     }
     late.expect_silence(A_WHILE);
     assert_eq!(client.ask("DLOCK.RELEASE lock b"), 1);
-    granted(&mut late);
+    late.granted();
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn kept_places_are_replicated_and_served_after_promotion() {
     let mut client = primary.connect();
     hold_and_queue(&mut client);
     replica.wait_to_catch_up_with(&primary);
-    assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
+    assert_eq!(replica.digest("lock"), primary.digest("lock"));
     assert_eq!(
         waiting(&mut replica.connect()),
         ["a", "b"],
@@ -105,7 +105,7 @@ fn kept_places_travel_with_a_full_synchronisation() {
     hold_and_queue(&mut primary.connect());
     let replica = Server::builder().replica_of(&primary).start();
     replica.wait_for_sync();
-    assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
+    assert_eq!(replica.digest("lock"), primary.digest("lock"));
     assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
     expect_old_order(&replica);
 }
@@ -157,7 +157,7 @@ fn dump_and_restore_take_places_to_a_name_without_a_queue() {
     let server = Server::start();
     let mut client = server.connect();
     hold_and_queue(&mut client);
-    let payload = client.call(&["DUMP", "lock"]).as_bytes().to_vec();
+    let payload = client.ask("DUMP lock").as_bytes().to_vec();
     assert_eq!(client.ask("FLUSHALL"), "OK");
     let arguments: [&[u8]; 4] = [b"RESTORE", b"lock", b"0", &payload];
     assert_eq!(client.call(&arguments), "OK");
@@ -173,7 +173,7 @@ fn unheard_hold_has_its_time_again_after_promotion() {
     hold_and_queue(&mut client);
     assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
     replica.wait_to_catch_up_with(&primary);
-    assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
+    assert_eq!(replica.digest("lock"), primary.digest("lock"));
     assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
     let mut client = replica.connect();
     let left = client.ask("DLOCK.CHECK lock a").as_int();
@@ -189,7 +189,7 @@ fn snapshot_right_after_rename_has_the_places_of_the_old_name() {
     let mut server = Server::start();
     let mut client = server.connect();
     hold_and_queue(&mut client);
-    let replies = at_once(&mut client, &["RENAME lock other", "SAVE"]);
+    let replies = client.ask_all(["RENAME lock other", "SAVE"]);
     assert!(replies.iter().all(|reply| *reply == "OK"), "{replies:?}");
     server.kill9();
     server.start_again();
@@ -214,7 +214,7 @@ fn aof_rewritten_in_the_turn_of_rename_or_del_loads() {
         let mut client = server.connect();
         assert_eq!(client.ask("SET precious data"), "OK");
         hold_and_queue(&mut client);
-        let replies = at_once(&mut client, &[takes_the_value, "BGREWRITEAOF"]);
+        let replies = client.ask_all([takes_the_value, "BGREWRITEAOF"]);
         assert!(!replies[1].is_error(), "{replies:?}");
         eventually("the rewritten AOF", SOON, || {
             server.info_number("persistence", "aof_rewrite_in_progress") == 0
@@ -256,7 +256,7 @@ fn places_of_a_database_that_is_gone_are_dropped_at_load() {
     }
     // Save before the names of database 5 have values again.
     let del = names().fold("DEL".to_owned(), |del, name| format!("{del} {name}"));
-    let replies = at_once(&mut client, &[&del[..], "SAVE"]);
+    let replies = client.ask_all([&del[..], "SAVE"]);
     assert_eq!(replies[1], "OK");
     server.kill9();
     server.configure("databases", 1);
@@ -295,7 +295,7 @@ fn user_with_the_channels_of_places_hears_of_turns_only() {
     hearer.ask("PSUBSCRIBE dsync:*");
     hold_and_queue(&mut client);
     assert_eq!(client.ask("DLOCK.RELEASE lock held"), 1);
-    assert_eq!(reply(&mut hearer).as_array()[0], "pmessage");
+    assert_eq!(hearer.reply().as_array()[0], "pmessage");
 }
 
 /// A replica does not learn where RENAME has stored a value, because no request opens it there. It has the places of the
@@ -313,7 +313,7 @@ fn replica_has_the_places_of_a_name_that_got_another_value() {
     assert_eq!(client.ask("RENAME other lock"), "OK");
     assert_eq!(waiting(&mut client), ["a", "b"]);
     replica.wait_to_catch_up_with(&primary);
-    assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
+    assert_eq!(replica.digest("lock"), primary.digest("lock"));
 }
 
 /// Lets a run lapse and a round finish, and gives turns to two places whose clients nobody hears of.
@@ -377,10 +377,10 @@ fn displaced_token_and_tally_survive_a_restart() {
             (true, false) => {}
             (true, true) => rewrite_aof(&server),
         }
-        let digests = [digest(&server, "job"), digest(&server, "group")];
+        let digests = [server.digest("job"), server.digest("group")];
         server.kill9();
         server.start_again();
-        assert_eq!([digest(&server, "job"), digest(&server, "group")], digests);
+        assert_eq!([server.digest("job"), server.digest("group")], digests);
         expect_given_back(&server);
     }
 }
@@ -399,7 +399,7 @@ fn displaced_token_and_tally_survive_a_failover() {
         let replica = early.unwrap_or_else(attach);
         replica.wait_to_catch_up_with(&primary);
         for key in ["job", "group"] {
-            assert_eq!(digest(&replica, key), digest(&primary, key), "{key}");
+            assert_eq!(replica.digest(key), primary.digest(key), "{key}");
         }
         assert_eq!(replica.connect().ask("REPLICAOF NO ONE"), "OK");
         expect_given_back(&replica);

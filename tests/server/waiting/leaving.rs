@@ -35,7 +35,7 @@ struct Leaver {
 }
 
 impl Leaver {
-    fn queued(server: &Server, way: Way, request: &str) -> Leaver {
+    fn waiting(server: &Server, way: Way, request: &str) -> Leaver {
         let mut client = server.connect();
         let id = client.id();
         // Long enough for other clients to queue behind it.
@@ -44,7 +44,7 @@ impl Leaver {
         } else {
             0
         };
-        queue(server, &mut client, format!("{request} BLOCK {block_ms}"));
+        client.wait_on(server, format!("{request} BLOCK {block_ms}"));
         Leaver { way, client, id }
     }
 
@@ -59,14 +59,14 @@ impl Leaver {
             }
             Way::IsUnblocked => {
                 assert_eq!(admin.ask(format!("CLIENT UNBLOCK {} TIMEOUT", self.id)), 1);
-                assert!(reply(&mut self.client).is_nil());
+                assert!(self.client.reply().is_nil());
             }
             Way::IsUnblockedWithError => {
                 assert_eq!(admin.ask(format!("CLIENT UNBLOCK {} ERROR", self.id)), 1);
-                let error = reply(&mut self.client);
+                let error = self.client.reply();
                 assert!(error.error().starts_with("UNBLOCKED "), "{error:?}");
             }
-            Way::RunsOut => assert!(reply(&mut self.client).is_nil()),
+            Way::RunsOut => assert!(self.client.reply().is_nil()),
         }
         expect_no_more(&mut self.client);
     }
@@ -81,19 +81,19 @@ fn exclusive_waiter_that_leaves_lets_shared_ones_in() {
         admin
             .ask(format!("DLOCK.ACQUIRE {key} SHARED TOKEN held"))
             .grant();
-        let writer = Leaver::queued(&server, way, &format!("DLOCK.ACQUIRE {key}"));
+        let writer = Leaver::waiting(&server, way, &format!("DLOCK.ACQUIRE {key}"));
         let mut readers: Vec<_> = (0..3)
-            .map(|_| queued(&server, format!("DLOCK.ACQUIRE {key} SHARED BLOCK 0")))
+            .map(|_| server.waiting(format!("DLOCK.ACQUIRE {key} SHARED BLOCK 0")))
             .collect();
-        let mut last = queued(&server, format!("DLOCK.ACQUIRE {key} BLOCK 0"));
+        let mut last = server.waiting(format!("DLOCK.ACQUIRE {key} BLOCK 0"));
         writer.leave(&mut admin);
         for reader in &mut readers {
-            granted(reader);
+            reader.granted();
         }
         assert_eq!(lock_holders(&mut admin, &key), 4, "{way:?}");
         assert_eq!(lock_waiters(&mut admin, &key), 1, "{way:?}");
         last.close();
-        wait_for_blocked(&server, 0);
+        server.wait_for_blocked(0);
         last = server.connect();
         expect_no_more(&mut last);
     }
@@ -108,13 +108,13 @@ fn large_waiter_that_leaves_lets_fitting_ones_in() {
         admin
             .ask(format!("DSEM.ACQUIRE {key} LIMIT 4 PERMITS 2 TOKEN held"))
             .grant();
-        let large = Leaver::queued(&server, way, &format!("DSEM.ACQUIRE {key} PERMITS 4"));
+        let large = Leaver::waiting(&server, way, &format!("DSEM.ACQUIRE {key} PERMITS 4"));
         let mut small: Vec<_> = (0..3)
-            .map(|_| queued(&server, format!("DSEM.ACQUIRE {key} BLOCK 0")))
+            .map(|_| server.waiting(format!("DSEM.ACQUIRE {key} BLOCK 0")))
             .collect();
         large.leave(&mut admin);
-        granted(&mut small[0]);
-        granted(&mut small[1]);
+        small[0].granted();
+        small[1].granted();
         small[2].expect_silence(A_WHILE);
         assert_eq!(
             count(&mut admin, "DSEM.INFO", &key, "available"),
@@ -122,8 +122,8 @@ fn large_waiter_that_leaves_lets_fitting_ones_in() {
             "{way:?}"
         );
         assert_eq!(admin.ask(format!("DSEM.RELEASE {key} held")), 1);
-        granted(&mut small[2]);
-        wait_for_blocked(&server, 0);
+        small[2].granted();
+        server.wait_for_blocked(0);
     }
 }
 
@@ -134,18 +134,18 @@ fn waiter_that_leaves_the_middle_changes_no_order() {
     for way in WAYS {
         let key = format!("lock:{way:?}");
         admin.ask(format!("DLOCK.ACQUIRE {key} TOKEN held")).grant();
-        let mut first = queued(&server, format!("DLOCK.ACQUIRE {key} TOKEN first BLOCK 0"));
-        let middle = Leaver::queued(&server, way, &format!("DLOCK.ACQUIRE {key}"));
-        let mut last = queued(&server, format!("DLOCK.ACQUIRE {key} BLOCK 0"));
+        let mut first = server.waiting(format!("DLOCK.ACQUIRE {key} TOKEN first BLOCK 0"));
+        let middle = Leaver::waiting(&server, way, &format!("DLOCK.ACQUIRE {key}"));
+        let mut last = server.waiting(format!("DLOCK.ACQUIRE {key} BLOCK 0"));
         middle.leave(&mut admin);
-        wait_for_blocked(&server, 2);
+        server.wait_for_blocked(2);
         assert_eq!(lock_waiters(&mut admin, &key), 2, "{way:?}");
         first.expect_silence(A_WHILE);
         assert_eq!(admin.ask(format!("DLOCK.RELEASE {key} held")), 1);
-        granted(&mut first);
+        first.granted();
         last.expect_silence(A_WHILE);
         assert_eq!(admin.ask(format!("DLOCK.RELEASE {key} first")), 1);
-        granted(&mut last);
+        last.granted();
     }
 }
 
@@ -156,9 +156,9 @@ fn try_is_granted_after_the_last_waiter_left() {
     for way in WAYS {
         let key = format!("lock:{way:?}");
         admin.ask(format!("DLOCK.ACQUIRE {key} SHARED")).grant();
-        let writer = Leaver::queued(&server, way, &format!("DLOCK.ACQUIRE {key}"));
+        let writer = Leaver::waiting(&server, way, &format!("DLOCK.ACQUIRE {key}"));
         writer.leave(&mut admin);
-        wait_for_blocked(&server, 0);
+        server.wait_for_blocked(0);
         admin.ask(format!("DLOCK.ACQUIRE {key} SHARED")).grant();
     }
 }
@@ -170,13 +170,13 @@ fn wait_for_a_group_can_be_left_in_every_way() {
     for way in WAYS {
         let key = format!("group:{way:?}");
         admin.ask(format!("DWG.ADD {key} TOKEN member")).grant();
-        let leaver = Leaver::queued(&server, way, &format!("DWG.WAIT {key}"));
-        let mut other = queued(&server, format!("DWG.WAIT {key} BLOCK 0"));
+        let leaver = Leaver::waiting(&server, way, &format!("DWG.WAIT {key}"));
+        let mut other = server.waiting(format!("DWG.WAIT {key} BLOCK 0"));
         leaver.leave(&mut admin);
-        wait_for_blocked(&server, 1);
+        server.wait_for_blocked(1);
         other.expect_silence(A_WHILE);
         assert_eq!(admin.ask(format!("DWG.DONE {key} member")), 1);
-        assert_eq!(reply(&mut other).as_array()[0], 1);
+        assert_eq!(other.reply().as_array()[0], 1);
     }
 }
 
@@ -203,12 +203,8 @@ fn assert_unblock_gives_one_true_reply(server: &Server) {
             admin.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
             let mut waiter = server.connect();
             let id = waiter.id();
-            queue(
-                server,
-                &mut waiter,
-                "DLOCK.ACQUIRE lock TOKEN waiter BLOCK 0",
-            );
-            let mut next = queued(server, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
+            waiter.wait_on(server, "DLOCK.ACQUIRE lock TOKEN waiter BLOCK 0");
+            let mut next = server.waiting("DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
             let mut lines: Vec<_> = lines
                 .iter()
                 .map(|line| line.replace("{}", &id.to_string()))
@@ -217,8 +213,8 @@ fn assert_unblock_gives_one_true_reply(server: &Server) {
                 lines.insert(0, "MULTI".to_owned());
                 lines.push("EXEC".to_owned());
             }
-            at_once(&mut admin, &lines);
-            let reply = reply(&mut waiter);
+            admin.ask_all(&lines);
+            let reply = waiter.reply();
             let holds = admin.ask("DLOCK.CHECK lock waiter").as_int() > 0;
             assert_eq!(
                 !reply.is_nil(),
@@ -233,7 +229,7 @@ fn assert_unblock_gives_one_true_reply(server: &Server) {
                 next.expect_silence(A_WHILE);
                 assert_eq!(admin.ask("DLOCK.RELEASE lock waiter"), 1);
             }
-            granted(&mut next);
+            next.granted();
             assert_eq!(admin.ask("DLOCK.RELEASE lock next"), 1);
         }
     }
@@ -251,11 +247,11 @@ fn unblock_twice_in_one_turn_gives_one_reply() {
     ] {
         let mut waiter = server.connect();
         let id = waiter.id();
-        queue(&server, &mut waiter, "DLOCK.ACQUIRE lock BLOCK 0");
+        waiter.wait_on(&server, "DLOCK.ACQUIRE lock BLOCK 0");
         let lines = kinds.map(|kind| format!("CLIENT UNBLOCK {id} {kind}"));
-        let replies = at_once(&mut admin, &lines);
+        let replies = admin.ask_all(&lines);
         assert_eq!(replies[0], 1);
-        let first = reply(&mut waiter);
+        let first = waiter.reply();
         assert_eq!(
             first.is_error(),
             kinds[0] == "ERROR",
@@ -336,7 +332,7 @@ fn many_waiters_leaving_at_random_leave_nothing_behind() {
             .collect()
     });
 
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     wait_until_gone(&mut admin, "semaphore");
     let granted = grants.iter().filter(|granted| **granted).count();
     assert!(
@@ -367,7 +363,7 @@ fn live_out(mut client: Client, fate: Fate, permits: u32, started: Instant) -> b
     let words: Vec<_> = line.split(' ').collect();
     let reply = match fate {
         Fate::Closes { after_ms } => {
-            tell(&mut client, &line);
+            client.begin(&line);
             let left = Duration::from_millis(after_ms).saturating_sub(started.elapsed());
             match client.recv(left) {
                 Some(reply) => reply,
@@ -414,20 +410,20 @@ fn waiter_that_closes_during_a_busy_script_lets_the_next_in() {
     let server = Server::start();
     let (mut holder, mut busy) = (server.connect(), server.connect());
     holder.ask("DLOCK.ACQUIRE lock SHARED TOKEN held").grant();
-    let first = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    let mut second = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
-    let mut runs_out = queued(&server, "DLOCK.ACQUIRE lock BLOCK 1500");
-    let third = queued(&server, "DLOCK.ACQUIRE lock TOKEN third BLOCK 0");
+    let first = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
+    let mut second = server.waiting("DLOCK.ACQUIRE lock SHARED BLOCK 0");
+    let mut runs_out = server.waiting("DLOCK.ACQUIRE lock BLOCK 1500");
+    let third = server.waiting("DLOCK.ACQUIRE lock TOKEN third BLOCK 0");
     keep_busy(&mut busy, &mut holder);
     first.close();
     // Nobody may be granted while the script runs.
     second.expect_silence(Duration::from_millis(300));
     assert_eq!(holder.ask("SCRIPT KILL"), "OK");
-    assert!(reply(&mut busy).is_error());
-    granted(&mut second);
-    assert!(reply(&mut runs_out).is_nil());
+    assert!(busy.reply().is_error());
+    second.granted();
+    assert!(runs_out.reply().is_nil());
     third.close();
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     holder.ask("DLOCK.ACQUIRE lock SHARED").grant();
 }
 
@@ -438,8 +434,8 @@ fn waiter_granted_by_a_busy_script_and_closed_passes_on() {
     holder.ask("CONFIG SET busy-reply-threshold 10");
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     // EPHEMERAL, so that the hold ends with the connection whether the grant was delivered or not.
-    let first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first EPHEMERAL BLOCK 0");
-    let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let first = server.waiting("DLOCK.ACQUIRE lock TOKEN first EPHEMERAL BLOCK 0");
+    let mut second = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     let script = format!(
         "redis.call('DLOCK.RELEASE', KEYS[1], 'held') {}",
         busy_for(300)
@@ -447,10 +443,10 @@ fn waiter_granted_by_a_busy_script_and_closed_passes_on() {
     send!(holder, "EVAL", script, 1, "lock");
     wait_until_busy(&mut other);
     first.close();
-    assert!(reply(&mut holder).is_nil());
-    granted(&mut second);
+    assert!(holder.reply().is_nil());
+    second.granted();
     assert_eq!(other.ask("DLOCK.CHECK lock first"), 0);
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
 }
 
 /// Timeouts and releases at the same moment, many times: a waiter is answered nil or holds the lock, never both.
@@ -468,28 +464,27 @@ fn timeout_racing_with_release_gives_one_true_reply() {
         let lines: Vec<_> = (0..KEYS)
             .map(|key| format!("DLOCK.ACQUIRE lock:{key} TOKEN held PX 60000"))
             .collect();
-        for reply in at_once(&mut holder, &lines) {
+        for reply in holder.ask_all(&lines) {
             reply.grant();
         }
         let block_ms = rng.random_range(8..16);
         let asked = Instant::now();
         for (key, waiter) in waiters.iter_mut().enumerate() {
-            tell(
-                waiter,
-                format!("DLOCK.ACQUIRE lock:{key} TOKEN w{round} PX 60000 BLOCK {block_ms}"),
-            );
+            waiter.begin(format!(
+                "DLOCK.ACQUIRE lock:{key} TOKEN w{round} PX 60000 BLOCK {block_ms}"
+            ));
         }
         for key in 0..KEYS {
             // Releases from 1 ms before the timeout to 1.5 ms after it.
             let about = block_ms * 1_000 - 1_000 + key * 2_500 / KEYS + rng.random_range(0..200);
             at(asked + Duration::from_micros(about));
-            tell(&mut holder, format!("DLOCK.RELEASE lock:{key} held"));
+            holder.begin(format!("DLOCK.RELEASE lock:{key} held"));
         }
         for _ in 0..KEYS {
-            assert_eq!(reply(&mut holder), 1);
+            assert_eq!(holder.reply(), 1);
         }
         for (key, waiter) in waiters.iter_mut().enumerate() {
-            let reply = reply(waiter);
+            let reply = waiter.reply();
             let left = holder
                 .ask(format!("DLOCK.CHECK lock:{key} w{round}"))
                 .as_int();
@@ -516,7 +511,7 @@ fn timeout_racing_with_release_gives_one_true_reply() {
         granted > 0 && nil > 0,
         "no race: {granted} granted, {nil} nil"
     );
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
 }
 
 #[test]
@@ -524,14 +519,11 @@ fn grant_wins_over_timeout_after_a_stall() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock PX 60000 BLOCK 1000");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock PX 60000 BLOCK 1000");
     // The lease and the wait run out in one turn of the event loop.
-    let replies = at_once(
-        &mut holder,
-        &["DLOCK.ACQUIRE lock TOKEN held PX 50", "DEBUG SLEEP 1.2"],
-    );
+    let replies = holder.ask_all(["DLOCK.ACQUIRE lock TOKEN held PX 50", "DEBUG SLEEP 1.2"]);
     replies[0].grant();
-    granted(&mut waiter);
+    waiter.granted();
     assert_eq!(holder.ask("DLOCK.RENEW lock held"), 0);
 }
 
@@ -542,18 +534,18 @@ fn client_pause_lets_waiters_leave_but_grants_later() {
     admin.ask("DLOCK.ACQUIRE lock SHARED").grant();
     let mut unblocked = server.connect();
     let id = unblocked.id();
-    queue(&server, &mut unblocked, "DLOCK.ACQUIRE lock BLOCK 0");
-    let closed = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    let mut runs_out = queued(&server, "DLOCK.ACQUIRE lock BLOCK 1500");
-    let mut reader = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
+    unblocked.wait_on(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let closed = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
+    let mut runs_out = server.waiting("DLOCK.ACQUIRE lock BLOCK 1500");
+    let mut reader = server.waiting("DLOCK.ACQUIRE lock SHARED BLOCK 0");
     assert_eq!(admin.ask("CLIENT PAUSE 60000 WRITE"), "OK");
     closed.close();
     assert_eq!(admin.ask(format!("CLIENT UNBLOCK {id}")), 1);
-    assert!(reply(&mut unblocked).is_nil());
-    assert!(reply(&mut runs_out).is_nil());
+    assert!(unblocked.reply().is_nil());
+    assert!(runs_out.reply().is_nil());
     // No waiter is ahead of the shared request, but a grant would be a write.
     reader.expect_silence(Duration::from_millis(150));
     assert_eq!(admin.ask("CLIENT UNPAUSE"), "OK");
-    granted(&mut reader);
-    wait_for_blocked(&server, 0);
+    reader.granted();
+    server.wait_for_blocked(0);
 }

@@ -8,7 +8,7 @@ use crate::support::*;
 
 #[track_caller]
 fn expect_nobody_waits(server: &Server, client: &mut Client, key: &str) {
-    assert_eq!(blocked_clients(server), 0);
+    assert_eq!(server.blocked_clients(), 0);
     assert_eq!(count(client, "DLOCK.INFO", key, "waiters"), 0);
 }
 
@@ -31,7 +31,7 @@ fn block_is_ignored_in_transactions() {
         "DLOCK.RELEASE free mine",
         "EXEC",
     ];
-    let replies = at_once(&mut client, &lines);
+    let replies = client.ask_all(&lines);
     let results = replies.last().expect("EXEC's").as_array();
     assert!(results[0].is_nil() && results[1].is_nil(), "{results:?}");
     results[2].grant();
@@ -88,24 +88,24 @@ fn try_in_transaction_or_script_passes_no_waiter() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let mut first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
-    let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut first = server.waiting("DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
+    let mut second = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     let lines = [
         "MULTI",
         "DLOCK.RELEASE lock held",
         "DLOCK.ACQUIRE lock BLOCK 0",
         "EXEC",
     ];
-    let replies = at_once(&mut holder, &lines);
+    let replies = holder.ask_all(&lines);
     let results = replies[3].as_array();
     assert_eq!(results[0], 1);
     assert!(results[1].is_nil(), "{results:?}");
-    granted(&mut first);
+    first.granted();
     second.expect_silence(A_WHILE);
     let script = "redis.call('DLOCK.RELEASE', KEYS[1], 'first') \
                   return redis.call('DLOCK.ACQUIRE', KEYS[1], 'BLOCK', 0)";
     assert!(call!(holder, "EVAL", script, 1, "lock").is_nil());
-    granted(&mut second);
+    second.granted();
 }
 
 #[test]
@@ -129,10 +129,10 @@ fn ephemeral_in_transaction_binds_to_its_connection() {
     let server = Server::start();
     let mut client = server.connect();
     let lines = ["MULTI", "DLOCK.ACQUIRE lock EPHEMERAL", "EXEC"];
-    at_once(&mut client, &lines)[2].as_array()[0].grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    client.ask_all(&lines)[2].as_array()[0].grant();
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     client.close();
-    granted(&mut waiter);
+    waiter.granted();
 }
 
 #[test]
@@ -142,10 +142,10 @@ fn release_in_transaction_or_script_serves_the_queue() {
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut waiters: Vec<_> = ["one", "two", "three"]
         .iter()
-        .map(|token| queued(&server, format!("DLOCK.ACQUIRE lock TOKEN {token} BLOCK 0")))
+        .map(|token| server.waiting(format!("DLOCK.ACQUIRE lock TOKEN {token} BLOCK 0")))
         .collect();
-    at_once(&mut holder, &["MULTI", "DLOCK.RELEASE lock held", "EXEC"]);
-    granted(&mut waiters[0]);
+    holder.ask_all(["MULTI", "DLOCK.RELEASE lock held", "EXEC"]);
+    waiters[0].granted();
     call!(
         holder,
         "EVAL",
@@ -153,7 +153,7 @@ fn release_in_transaction_or_script_serves_the_queue() {
         1,
         "lock"
     );
-    granted(&mut waiters[1]);
+    waiters[1].granted();
     call!(
         holder,
         "EVAL",
@@ -161,7 +161,7 @@ fn release_in_transaction_or_script_serves_the_queue() {
         1,
         "lock"
     );
-    granted(&mut waiters[2]);
+    waiters[2].granted();
 }
 
 /// A writable replica never serves a queue, so a request that queued there would never be answered.

@@ -34,14 +34,14 @@ fn odd_key_names_are_waited_for_like_any_other() {
                 "TOKEN",
                 format!("w{n}")
             );
-            wait_for_blocked(&server, n as u64 + 1);
+            server.wait_for_blocked(n as u64 + 1);
         }
         // After the removal the first waiter is granted, and the others stay in the queue.
         assert_eq!(call!(client, "DEL", key), 1);
-        assert_eq!(granted(&mut waiters[0]).0, "w0", "{key:?}");
+        assert_eq!(waiters[0].granted().0, "w0", "{key:?}");
         waiters[1].expect_silence(Duration::from_millis(30));
         assert_eq!(call!(client, "DLOCK.RELEASE", key, "w0"), 1);
-        assert_eq!(granted(&mut waiters[1]).0, "w1", "{key:?}");
+        assert_eq!(waiters[1].granted().0, "w1", "{key:?}");
         // A string replaces the lock.
         assert_eq!(call!(client, "SET", key, "other"), "OK");
         let told = waiters[2].recv(SOON).expect("the last is told");
@@ -77,7 +77,7 @@ fn turn_of_odd_key_is_announced_under_the_prefix() {
         let heard = hearer.ask(format!("SUBSCRIBE {channel}"));
         assert_eq!(heard.as_array()[0], "subscribe", "{key:?}: {heard:?}");
         assert_eq!(call!(client, "DLOCK.RELEASE", key, "held"), 1);
-        let message = reply(&mut hearer);
+        let message = hearer.reply();
         assert_eq!(message.as_array()[1], *channel.as_str(), "{message:?}");
     }
     assert_calm(&server);

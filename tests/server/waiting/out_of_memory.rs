@@ -48,7 +48,7 @@ fn without_memory_only_new_holds_and_places_are_refused() {
         };
         let request = |token: &str| format!("{take} k {options} {token}");
         let (_, fence) = any_grant(&client.ask(request("held")));
-        let mut waiting = queued(&server, request("waiting") + " BLOCK 0");
+        let mut waiting = server.waiting(request("waiting") + " BLOCK 0");
         assert_eq!(client.ask(FULL), "OK");
         let (_, again) = any_grant(&client.ask(request("held")));
         assert_eq!(again, fence, "{name}: a repeat");
@@ -57,11 +57,11 @@ fn without_memory_only_new_holds_and_places_are_refused() {
             expect_refused(&client.ask(request("new") + form));
         }
         let mut elsewhere = server.connect();
-        tell(&mut elsewhere, request("waiting") + " BLOCK 0");
-        let superseded = reply(&mut waiting);
+        elsewhere.begin(request("waiting") + " BLOCK 0");
+        let superseded = waiting.reply();
         assert!(superseded.error().starts_with("UNBLOCKED superseded"));
         assert_eq!(client.ask(format!("{name}.RELEASE k held")), 1);
-        any_grant(&reply(&mut elsewhere));
+        any_grant(&elsewhere.reply());
         assert_eq!(client.ask(format!("{name}.RELEASE k waiting")), 1);
         for form in ["", " BLOCK 0", " QUEUE 1000"] {
             expect_refused(&client.ask(request("new") + form));

@@ -13,17 +13,11 @@ fn queued_token_that_asks_again_takes_over_its_place() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let mut old = queued(
-        &server,
-        "DLOCK.ACQUIRE lock EX 10 TOKEN t BLOCK 0 OWNER old",
-    );
-    let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0 OWNER behind");
+    let mut old = server.waiting("DLOCK.ACQUIRE lock EX 10 TOKEN t BLOCK 0 OWNER old");
+    let mut behind = server.waiting("DLOCK.ACQUIRE lock BLOCK 0 OWNER behind");
     let mut new = server.connect();
-    tell(
-        &mut new,
-        "DLOCK.ACQUIRE lock EX 1000 TOKEN t BLOCK 0 OWNER new",
-    );
-    let answer = reply(&mut old);
+    new.begin("DLOCK.ACQUIRE lock EX 1000 TOKEN t BLOCK 0 OWNER new");
+    let answer = old.reply();
     assert!(
         answer.error().starts_with("UNBLOCKED superseded"),
         "{answer:?}"
@@ -41,12 +35,12 @@ fn queued_token_that_asks_again_takes_over_its_place() {
     assert_eq!(*owners[1], "behind");
 
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    let (_, fence) = granted(&mut new);
+    let (_, fence) = new.granted();
     behind.expect_silence(A_WHILE);
     let left = holder.ask("DLOCK.CHECK lock t").as_int();
     assert!(left > 990_000, "the new request's lease: {left}");
     assert_eq!(holder.ask("DLOCK.RELEASE lock t"), 1);
-    assert!(granted(&mut behind).1 > fence);
+    assert!(behind.granted().1 > fence);
     expect_no_more(&mut old);
 }
 
@@ -56,23 +50,23 @@ fn place_taken_over_waits_for_the_new_block() {
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     // First without a time limit, then with a short one.
-    let mut old = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
+    let mut old = server.waiting("DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
     let mut new = server.connect();
-    tell(&mut new, "DLOCK.ACQUIRE lock TOKEN a BLOCK 50");
-    assert!(reply(&mut old).is_error());
-    assert!(reply(&mut new).is_nil());
+    new.begin("DLOCK.ACQUIRE lock TOKEN a BLOCK 50");
+    assert!(old.reply().is_error());
+    assert!(new.reply().is_nil());
     assert_eq!(lock_waiters(&mut holder, "lock"), 0);
     // First with a short one, then without.
     let mut old = server.connect();
-    tell(&mut old, "DLOCK.ACQUIRE lock TOKEN b BLOCK 150");
+    old.begin("DLOCK.ACQUIRE lock TOKEN b BLOCK 150");
     let mut new = server.connect();
-    tell(&mut new, "DLOCK.ACQUIRE lock TOKEN b BLOCK 0");
+    new.begin("DLOCK.ACQUIRE lock TOKEN b BLOCK 0");
     // On a busy machine the old wait may have timed out before; then the new request takes a new place.
-    let answer = reply(&mut old);
+    let answer = old.reply();
     assert!(answer.is_error() || answer.is_nil(), "{answer:?}");
     new.expect_silence(Duration::from_millis(300));
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut new);
+    new.granted();
 }
 
 #[test]
@@ -80,16 +74,16 @@ fn place_taken_over_survives_the_end_of_the_old_connection() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let mut old = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
-    let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut old = server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+    let mut behind = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     let mut new = server.connect();
-    tell(&mut new, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
-    assert!(reply(&mut old).is_error());
+    new.begin("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+    assert!(old.reply().is_error());
     old.close();
     new.expect_silence(A_WHILE);
     assert_eq!(lock_waiters(&mut holder, "lock"), 2);
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut new);
+    new.granted();
     behind.expect_silence(A_WHILE);
 }
 
@@ -98,11 +92,8 @@ fn try_by_queued_token_answers_nil_and_changes_nothing() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let mut old = queued(
-        &server,
-        "DLOCK.ACQUIRE lock EX 1000 TOKEN t BLOCK 0 OWNER old",
-    );
-    let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut old = server.waiting("DLOCK.ACQUIRE lock EX 1000 TOKEN t BLOCK 0 OWNER old");
+    let mut behind = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     assert!(
         holder
             .ask("DLOCK.ACQUIRE lock EX 5 TOKEN t OWNER new")
@@ -115,7 +106,7 @@ fn try_by_queued_token_answers_nil_and_changes_nothing() {
     );
     // The old connection is granted, in its place.
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut old);
+    old.granted();
     assert!(holder.ask("DLOCK.CHECK lock t").as_int() > 900_000);
     behind.expect_silence(A_WHILE);
 }
@@ -128,8 +119,8 @@ fn vacant_place_of_another_family_does_not_refuse_its_token() {
     let mut client = server.connect();
     assert_eq!(client.ask(KEEP_LONG), "OK");
     client.ask("DLOCK.ACQUIRE k TOKEN held").grant();
-    queued(&server, "DLOCK.ACQUIRE k TOKEN t BLOCK 0").close();
-    wait_for_blocked(&server, 0);
+    server.waiting("DLOCK.ACQUIRE k TOKEN t BLOCK 0").close();
+    server.wait_for_blocked(0);
     assert_eq!(client.ask("DEL k"), 1);
     client.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN t").grant();
 }
@@ -140,11 +131,11 @@ fn vacant_place_is_resumed_by_its_token_in_its_old_rank() {
     let mut holder = server.connect();
     assert_eq!(holder.ask(KEEP_LONG), "OK");
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let lost = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
-    let mut killed = queued(&server, "DLOCK.ACQUIRE lock TOKEN u BLOCK 0");
-    let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let lost = server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+    let mut killed = server.waiting("DLOCK.ACQUIRE lock TOKEN u BLOCK 0");
+    let mut behind = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     lost.close();
-    wait_for_blocked(&server, 2);
+    server.wait_for_blocked(2);
     let id = holder
         .ask("DLOCK.INFO lock")
         .field("first-waiters")
@@ -153,7 +144,7 @@ fn vacant_place_is_resumed_by_its_token_in_its_old_rank() {
         .as_int();
     assert_eq!(holder.ask(format!("CLIENT KILL ID {id}")), 1);
     killed.expect_closed(SOON);
-    wait_for_blocked(&server, 1);
+    server.wait_for_blocked(1);
     assert_eq!(
         lock_waiters(&mut holder, "lock"),
         1,
@@ -161,17 +152,17 @@ fn vacant_place_is_resumed_by_its_token_in_its_old_rank() {
     );
 
     // They come back in the other order and still have their ranks.
-    let mut second = queued(&server, "DLOCK.ACQUIRE lock TOKEN u BLOCK 0");
-    let mut first = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+    let mut second = server.waiting("DLOCK.ACQUIRE lock TOKEN u BLOCK 0");
+    let mut first = server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
     assert_eq!(lock_waiters(&mut holder, "lock"), 3);
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut first);
+    first.granted();
     second.expect_silence(A_WHILE);
     assert_eq!(holder.ask("DLOCK.RELEASE lock t"), 1);
-    granted(&mut second);
+    second.granted();
     behind.expect_silence(A_WHILE);
     assert_eq!(holder.ask("DLOCK.RELEASE lock u"), 1);
-    granted(&mut behind);
+    behind.granted();
 }
 
 #[test]
@@ -180,19 +171,19 @@ fn vacant_place_delays_nobody() {
     let mut holder = server.connect();
     assert_eq!(holder.ask(KEEP_LONG), "OK");
     holder.ask("DLOCK.ACQUIRE lock SHARED TOKEN held").grant();
-    let lost = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
-    let mut reader = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
+    let lost = server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+    let mut reader = server.waiting("DLOCK.ACQUIRE lock SHARED BLOCK 0");
     reader.expect_silence(A_WHILE);
     lost.close();
     // Only the exclusive request was ahead of the shared one.
-    granted(&mut reader);
+    reader.granted();
     // A vacant place is no waiter, so a try is granted.
     holder.ask("DLOCK.ACQUIRE lock SHARED").grant();
 
     holder.ask("DLOCK.ACQUIRE other TOKEN held").grant();
-    let lost = queued(&server, "DLOCK.ACQUIRE other TOKEN t BLOCK 0");
+    let lost = server.waiting("DLOCK.ACQUIRE other TOKEN t BLOCK 0");
     lost.close();
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     assert_eq!(holder.ask("DLOCK.RELEASE other held"), 1);
     assert_eq!(
         holder.ask("EXISTS other"),
@@ -201,10 +192,10 @@ fn vacant_place_delays_nobody() {
     );
     holder.ask("DLOCK.ACQUIRE other TOKEN next").grant();
     // The token comes back to its old rank.
-    let mut late = queued(&server, "DLOCK.ACQUIRE other BLOCK 0");
-    let mut back = queued(&server, "DLOCK.ACQUIRE other TOKEN t BLOCK 0");
+    let mut late = server.waiting("DLOCK.ACQUIRE other BLOCK 0");
+    let mut back = server.waiting("DLOCK.ACQUIRE other TOKEN t BLOCK 0");
     assert_eq!(holder.ask("DLOCK.RELEASE other next"), 1);
-    granted(&mut back);
+    back.granted();
     late.expect_silence(A_WHILE);
 }
 
@@ -215,17 +206,17 @@ fn vacant_place_is_gone_after_rejoin_ms() {
         let mut holder = server.connect();
         holder.ask(format!("CONFIG SET dsync.rejoin-ms {rejoin_ms}"));
         holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-        let lost = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
-        let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+        let lost = server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+        let mut behind = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
         lost.close();
-        wait_for_blocked(&server, 1);
+        server.wait_for_blocked(1);
         behind.expect_silence(Duration::from_millis(3 * rejoin_ms + 1));
-        let mut back = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+        let mut back = server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
         assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-        let (token, _) = granted(&mut behind);
+        let (token, _) = behind.granted();
         back.expect_silence(A_WHILE);
         assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
-        granted(&mut back);
+        back.granted();
     }
 }
 
@@ -238,29 +229,17 @@ fn place_is_not_kept_after_timeout_or_unblock() {
     let mut patient = server.connect();
     let mut unblocked = server.connect();
     let id = unblocked.id();
-    queue(
-        &server,
-        &mut unblocked,
-        "DLOCK.ACQUIRE lock TOKEN a BLOCK 0",
-    );
-    let mut timed_out = queued(&server, "DLOCK.ACQUIRE lock TOKEN b BLOCK 1000");
-    queue(&server, &mut patient, "DLOCK.ACQUIRE lock BLOCK 0");
+    unblocked.wait_on(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
+    let mut timed_out = server.waiting("DLOCK.ACQUIRE lock TOKEN b BLOCK 1000");
+    patient.wait_on(&server, "DLOCK.ACQUIRE lock BLOCK 0");
     assert_eq!(holder.ask(format!("CLIENT UNBLOCK {id}")), 1);
-    assert!(reply(&mut unblocked).is_nil());
-    assert!(reply(&mut timed_out).is_nil());
+    assert!(unblocked.reply().is_nil());
+    assert!(timed_out.reply().is_nil());
     // Both requests were answered, so the next ones take new places.
-    queue(
-        &server,
-        &mut unblocked,
-        "DLOCK.ACQUIRE lock TOKEN a BLOCK 0",
-    );
-    queue(
-        &server,
-        &mut timed_out,
-        "DLOCK.ACQUIRE lock TOKEN b BLOCK 0",
-    );
+    unblocked.wait_on(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
+    timed_out.wait_on(&server, "DLOCK.ACQUIRE lock TOKEN b BLOCK 0");
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut patient);
+    patient.granted();
     unblocked.expect_silence(A_WHILE);
 }
 
@@ -269,13 +248,13 @@ fn request_without_token_leaves_no_vacant_place() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let lost = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    let mut behind = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let lost = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
+    let mut behind = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     lost.close();
-    wait_for_blocked(&server, 1);
-    let mut again = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    server.wait_for_blocked(1);
+    let mut again = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut behind);
+    behind.granted();
     again.expect_silence(A_WHILE);
 }
 
@@ -287,13 +266,15 @@ fn vacant_places_count_to_the_bound_and_the_oldest_goes_first() {
     holder.ask("CONFIG SET dsync.max-waiters-per-key 3");
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     for token in ["a", "b"] {
-        queued(&server, format!("DLOCK.ACQUIRE lock TOKEN {token} BLOCK 0")).close();
-        wait_for_blocked(&server, 0);
+        server
+            .waiting(format!("DLOCK.ACQUIRE lock TOKEN {token} BLOCK 0"))
+            .close();
+        server.wait_for_blocked(0);
     }
-    let mut third = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut third = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     // Three places are taken, two of them vacant. The next request takes the room of the oldest, a's.
-    let mut fourth = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    let mut b = queued(&server, "DLOCK.ACQUIRE lock TOKEN b BLOCK 0");
+    let mut fourth = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
+    let mut b = server.waiting("DLOCK.ACQUIRE lock TOKEN b BLOCK 0");
     // Three clients wait and no place is vacant, so nothing makes room.
     for line in [
         "DLOCK.ACQUIRE lock BLOCK 0",
@@ -304,12 +285,12 @@ fn vacant_places_count_to_the_bound_and_the_oldest_goes_first() {
         assert!(full.error().contains('3'), "{full:?}");
     }
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut b);
+    b.granted();
     assert_eq!(holder.ask("DLOCK.RELEASE lock b"), 1);
-    let (token, _) = granted(&mut third);
-    let mut a = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
+    let (token, _) = third.granted();
+    let mut a = server.waiting("DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
     assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
-    granted(&mut fourth);
+    fourth.granted();
     a.expect_silence(A_WHILE);
 }
 
@@ -320,8 +301,8 @@ fn try_by_token_of_vacant_place_is_judged_like_any_other() {
     let mut client = server.connect();
     assert_eq!(client.ask(KEEP_LONG), "OK");
     client.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0").close();
-    wait_for_blocked(&server, 0);
+    server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0").close();
+    server.wait_for_blocked(0);
     assert!(client.ask("DLOCK.ACQUIRE lock TOKEN t").is_nil());
     let other = client.ask("DLOCK.ACQUIRE lock SHARED TOKEN t");
     assert!(other.error().starts_with("MISMATCH"), "{other:?}");
@@ -329,8 +310,8 @@ fn try_by_token_of_vacant_place_is_judged_like_any_other() {
     client.ask("DLOCK.ACQUIRE lock TOKEN t").grant();
 
     client.ask("DONCE.BEGIN job TOKEN runs");
-    queued(&server, "DONCE.BEGIN job TOKEN t BLOCK 0").close();
-    wait_for_blocked(&server, 0);
+    server.waiting("DONCE.BEGIN job TOKEN t BLOCK 0").close();
+    server.wait_for_blocked(0);
     assert_eq!(client.ask("DONCE.DONE job runs RESULT r"), 1);
     let answer = client.ask("DONCE.BEGIN job TOKEN t");
     assert_eq!(
@@ -344,7 +325,7 @@ fn token_of_a_waiter_holds_and_renews_nothing() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
     for line in ["DLOCK.RENEW lock t", "DLOCK.CHECK lock t"] {
         assert_eq!(holder.ask(line), 0, "{line}");
     }
@@ -352,5 +333,5 @@ fn token_of_a_waiter_holds_and_renews_nothing() {
     holder.ask("DLOCK.ACQUIRE other TOKEN t").grant();
     assert_eq!(lock_waiters(&mut holder, "lock"), 1);
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-    granted(&mut waiter);
+    waiter.granted();
 }

@@ -26,11 +26,11 @@ fn request_by_holding_token_answers_the_same_hold_renewed() {
     assert_eq!(client.ask("DLOCK.RENEW lock t"), 1);
     assert!(client.ask("DLOCK.CHECK lock t").as_int() > 990_000);
     // A repeat with BLOCK while others wait is answered the same hold too.
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     let (_, again) = client.ask("DLOCK.ACQUIRE lock TOKEN t BLOCK 0").grant();
     assert_eq!(again, fence);
     assert_eq!(client.ask("DLOCK.RELEASE lock t"), 1);
-    assert!(granted(&mut waiter).1 > fence);
+    assert!(waiter.granted().1 > fence);
 }
 
 #[test]
@@ -65,24 +65,21 @@ fn overdue_hold_is_answered_to_its_token_while_others_wait() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE lock PX 60000 TOKEN t").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    let replies = at_once(
-        &mut client,
-        &[
-            "DLOCK.ACQUIRE lock PX 40 TOKEN t",
-            "DEBUG SLEEP 0.15",
-            "DLOCK.CHECK lock t",
-            "DLOCK.ACQUIRE lock PX 60000 TOKEN t",
-            "DLOCK.CHECK lock t",
-        ],
-    );
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
+    let replies = client.ask_all([
+        "DLOCK.ACQUIRE lock PX 40 TOKEN t",
+        "DEBUG SLEEP 0.15",
+        "DLOCK.CHECK lock t",
+        "DLOCK.ACQUIRE lock PX 60000 TOKEN t",
+        "DLOCK.CHECK lock t",
+    ]);
     let (_, fence) = replies[0].grant();
     assert_eq!(replies[2], 0, "overdue");
     assert_eq!(replies[3].grant().1, fence);
     assert!(replies[4].as_int() > 30_000, "{replies:?}");
     waiter.expect_silence(A_WHILE);
     assert_eq!(client.ask("DLOCK.RELEASE lock t"), 1);
-    granted(&mut waiter);
+    waiter.granted();
 }
 
 #[test]
@@ -90,24 +87,21 @@ fn retry_delayed_by_client_pause_finds_its_hold() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE lock TOKEN t").grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    let replies = at_once(
-        &mut client,
-        &[
-            "DLOCK.ACQUIRE lock PX 400 TOKEN t",
-            "CLIENT PAUSE 60000 WRITE",
-        ],
-    );
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
+    let replies = client.ask_all([
+        "DLOCK.ACQUIRE lock PX 400 TOKEN t",
+        "CLIENT PAUSE 60000 WRITE",
+    ]);
     let (_, fence) = replies[0].grant();
     let mut retry = server.connect();
-    tell(&mut retry, "DLOCK.ACQUIRE lock PX 60000 TOKEN t BLOCK 5000");
+    retry.begin("DLOCK.ACQUIRE lock PX 60000 TOKEN t BLOCK 5000");
     // Longer than the lease, which stands still while writes are paused.
     retry.expect_silence(Duration::from_millis(600));
     assert_eq!(client.ask("CLIENT UNPAUSE"), "OK");
-    assert_eq!(granted(&mut retry).1, fence);
+    assert_eq!(retry.granted().1, fence);
     waiter.expect_silence(A_WHILE);
     assert_eq!(client.ask("DLOCK.RELEASE lock t"), 1);
-    granted(&mut waiter);
+    waiter.granted();
 }
 
 #[test]
@@ -127,7 +121,7 @@ fn same_token_with_other_mode_or_permits_is_a_mismatch() {
         "nothing changed"
     );
 
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock SHARED TOKEN w BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock SHARED TOKEN w BLOCK 0");
     for line in [
         "DLOCK.ACQUIRE lock TOKEN w BLOCK 0",
         "DLOCK.ACQUIRE lock TOKEN w",
@@ -136,7 +130,7 @@ fn same_token_with_other_mode_or_permits_is_a_mismatch() {
         assert!(error.error().starts_with("MISMATCH "), "{line}: {error:?}");
     }
     assert_eq!(client.ask("DLOCK.RELEASE lock t"), 1);
-    assert!(granted(&mut waiter).1 > fence, "its place was not touched");
+    assert!(waiter.granted().1 > fence, "its place was not touched");
 
     client
         .ask("DSEM.ACQUIRE semaphore LIMIT 5 PERMITS 2 TOKEN t")
@@ -153,7 +147,7 @@ fn grant_whose_reply_was_lost_is_answered_to_the_retry() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-    let unread = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+    let unread = server.waiting("DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
     assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
     eventually("a grant that nobody reads", SOON, || {
         holder.ask("DLOCK.CHECK lock t").as_int() > 0
@@ -162,7 +156,7 @@ fn grant_whose_reply_was_lost_is_answered_to_the_retry() {
     let fence = info.field("first-holders").as_array()[0]
         .field("fence")
         .as_int();
-    let mut next = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut next = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     // The server has written the grant to the connection, so the hold stays when it closes.
     unread.close();
     next.expect_silence(A_WHILE);
@@ -171,7 +165,7 @@ fn grant_whose_reply_was_lost_is_answered_to_the_retry() {
     assert_eq!(i64::try_from(again).expect("a fence fits"), fence);
     assert_eq!(lock_holders(&mut holder, "lock"), 1);
     assert_eq!(holder.ask("DLOCK.RELEASE lock t"), 1);
-    granted(&mut next);
+    next.granted();
 }
 
 /// Resends as redis-py does by default: it gives up on the reply, closes, connects and sends the same again, ten times.
@@ -204,21 +198,21 @@ fn resend(freed_at_ms: u64, between: bool) {
     for attempt in 1..=10 {
         let until = started + EVERY * attempt;
         let mut client = server.connect();
-        tell(&mut client, line);
+        client.begin(line);
         if attempt == 1 {
-            wait_for_blocked(&server, 1);
-            queue(&server, &mut rival, rivals);
+            server.wait_for_blocked(1);
+            rival.wait_on(&server, rivals);
         }
         if !freed && !between && until >= freed_at {
             // The server must have read the resent request first; otherwise the rival would be granted.
-            wait_for_blocked(&server, 2);
+            server.wait_for_blocked(2);
             at(freed_at);
             assert_eq!(holder.ask("DSEM.RELEASE semaphore held"), 1);
             freed = true;
         } else if freed && between && grants.is_empty() {
-            wait_for_blocked(&server, 1);
+            server.wait_for_blocked(1);
             assert_eq!(holder.ask("DSEM.RELEASE semaphore rival"), 1);
-            queue(&server, &mut rival, rivals);
+            rival.wait_on(&server, rivals);
         }
         // The client gives up after this time: it drops a reply and closes the connection.
         if let Some(reply) = client.recv(until.saturating_duration_since(Instant::now())) {
@@ -226,9 +220,9 @@ fn resend(freed_at_ms: u64, between: bool) {
         }
         client.close();
         if !freed && between && until >= freed_at {
-            wait_for_blocked(&server, 1);
+            server.wait_for_blocked(1);
             assert_eq!(holder.ask("DSEM.RELEASE semaphore held"), 1);
-            granted(&mut rival);
+            rival.granted();
             freed = true;
         }
     }
@@ -242,7 +236,7 @@ fn resend(freed_at_ms: u64, between: bool) {
     assert_eq!(number("available"), 1, "one permit");
     assert_eq!(number("waiters"), 1, "the rival");
     assert_eq!(holder.ask("DSEM.RELEASE semaphore t"), 1);
-    granted(&mut rival);
+    rival.granted();
     assert_eq!(
         count(&mut holder, "DSEM.INFO", "semaphore", "holders"),
         1,
@@ -260,24 +254,21 @@ fn request_resent_before_its_predecessor_ended_gets_one_grant() {
     let mut sent: Vec<Client> = Vec::new();
     for attempt in 0..10 {
         let mut client = server.connect();
-        tell(
-            &mut client,
-            "DSEM.ACQUIRE semaphore LIMIT 1 TOKEN t BLOCK 60000",
-        );
+        client.begin("DSEM.ACQUIRE semaphore LIMIT 1 TOKEN t BLOCK 60000");
         match sent.last_mut() {
             // Every second old request is still open and is superseded; the others are closed first.
             Some(old) if attempt % 2 == 0 => {
-                assert!(reply(old).error().starts_with("UNBLOCKED superseded"));
+                assert!(old.reply().error().starts_with("UNBLOCKED superseded"));
             }
             Some(_) => sent.pop().expect("there is a last one").close(),
             None => {}
         }
         sent.push(client);
     }
-    wait_for_blocked(&server, 1);
+    server.wait_for_blocked(1);
     assert_eq!(holder.ask("DSEM.RELEASE semaphore held"), 1);
     let mut last = sent.pop().expect("the tenth");
-    granted(&mut last);
+    last.granted();
     for mut old in sent {
         expect_no_more(&mut old);
     }
@@ -291,13 +282,13 @@ fn ephemeral_hold_is_bound_to_the_connection_that_asked_last() {
     let (mut one, mut two) = (server.connect(), server.connect());
     let line = "DLOCK.ACQUIRE lock EX 600 TOKEN t EPHEMERAL";
     let (_, fence) = one.ask(line).grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     assert_eq!(two.ask(line).grant().1, fence);
     one.close();
     waiter.expect_silence(Duration::from_millis(150));
     assert!(admin.ask("DLOCK.CHECK lock t").as_int() > 0);
     two.close();
-    granted(&mut waiter);
+    waiter.granted();
 }
 
 #[test]
@@ -307,17 +298,17 @@ fn ephemeral_retry_in_the_turn_of_the_old_end_keeps_the_hold() {
     let (mut one, mut two) = (server.connect(), server.connect());
     let line = "DLOCK.ACQUIRE lock EX 600 TOKEN t EPHEMERAL";
     let (_, fence) = one.ask(line).grant();
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     two.ask("PING");
     server.stop();
-    tell(&mut two, line);
+    two.begin(line);
     one.close();
     server.cont();
-    assert_eq!(granted(&mut two).1, fence);
+    assert_eq!(two.granted().1, fence);
     waiter.expect_silence(A_WHILE);
     assert!(admin.ask("DLOCK.CHECK lock t").as_int() > 0);
     two.close();
-    granted(&mut waiter);
+    waiter.granted();
 }
 
 #[test]
@@ -333,7 +324,7 @@ fn retry_without_ephemeral_unbinds_the_hold() {
         two.ask("DLOCK.ACQUIRE lock EX 600 TOKEN t").grant().1,
         fence
     );
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     one.close();
     waiter.expect_silence(Duration::from_millis(150));
     assert!(admin.ask("DLOCK.CHECK lock t").as_int() > 0);

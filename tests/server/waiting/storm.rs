@@ -45,7 +45,7 @@ fn random_requests_kills_and_pauses_leave_no_waiter() {
             });
         }
     });
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     let mut client = server.connect();
     for key in ["a", "b"] {
         let reply = client.ask(format!("DLOCK.ACQUIRE {key} BLOCK 5000 TOKEN last"));

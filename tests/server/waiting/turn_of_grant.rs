@@ -28,7 +28,7 @@ fn waiters_killed_as_they_are_granted_delay_nobody() {
                 "TOKEN",
                 format!("{round}:{n}")
             );
-            wait_for_blocked(&server, n as u64 + 1);
+            server.wait_for_blocked(n as u64 + 1);
         }
         // One turn: waiter 3 is killed while it waits, waiter 0 is granted, and the first waiters are killed. As each
         // grant then finds its connection closed, the lock passes on to the first survivor.
@@ -60,7 +60,7 @@ fn waiters_killed_as_they_are_granted_delay_nobody() {
         }
         eventually("a free lock", SOON, || client.ask("EXISTS k") == 0);
     }
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     replica.wait_to_catch_up_with(&server);
     assert_eq!(replica.connect().ask("DBSIZE"), 0);
     assert_calm(&server);
@@ -85,7 +85,7 @@ fn waiters_unblocked_around_their_grant_get_one_reply() {
                 "TOKEN",
                 format!("{round}:{n}")
             );
-            wait_for_blocked(&server, n as u64 + 1);
+            server.wait_for_blocked(n as u64 + 1);
         }
         // In one turn: waiters 0 and 1 are unblocked before a grant, waiter 2 after its grant.
         let requests = [
@@ -123,6 +123,6 @@ fn waiters_unblocked_around_their_grant_get_one_reply() {
         }
         eventually("a free lock", SOON, || client.ask("EXISTS k") == 0);
     }
-    wait_for_blocked(&server, 0);
+    server.wait_for_blocked(0);
     assert_calm(&server);
 }

@@ -25,13 +25,9 @@ fn line_up(appendonly: &str) -> ThreeWaiters {
     holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut first = server.connect();
     let first_id = first.id();
-    queue(
-        &server,
-        &mut first,
-        "DLOCK.ACQUIRE lock TOKEN first BLOCK 0",
-    );
-    let second = queued(&server, "DLOCK.ACQUIRE lock TOKEN second BLOCK 0");
-    let third = queued(&server, "DLOCK.ACQUIRE lock TOKEN third BLOCK 0");
+    first.wait_on(&server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
+    let second = server.waiting("DLOCK.ACQUIRE lock TOKEN second BLOCK 0");
+    let third = server.waiting("DLOCK.ACQUIRE lock TOKEN third BLOCK 0");
     ThreeWaiters {
         server,
         holder,
@@ -46,15 +42,15 @@ impl ThreeWaiters {
     /// Asserts that the first client's grant passed on: the second and the third are granted in order.
     #[track_caller]
     fn expect_passed_on(&mut self) {
-        granted(&mut self.second);
+        self.second.granted();
         assert_eq!(self.holder.ask("DLOCK.CHECK lock first"), 0);
         assert_eq!(lock_holders(&mut self.holder, "lock"), 1);
         self.third.expect_silence(A_WHILE);
         assert_eq!(self.holder.ask("DLOCK.RELEASE lock second"), 1);
-        granted(&mut self.third);
+        self.third.granted();
         assert_eq!(self.holder.ask("DLOCK.RELEASE lock third"), 1);
         assert_eq!(self.holder.ask("EXISTS lock"), 0);
-        wait_for_blocked(&self.server, 0);
+        self.server.wait_for_blocked(0);
     }
 }
 
@@ -80,7 +76,7 @@ fn grant_to_client_killed_in_the_same_turn_goes_to_the_next() {
             let mut line = line_up(appendonly);
             let id = line.first_id.to_string();
             let lines: Vec<_> = lines.iter().map(|text| text.replace("{}", &id)).collect();
-            at_once(&mut line.holder, &lines);
+            line.holder.ask_all(&lines);
             line.first.expect_closed(SOON);
             line.expect_passed_on();
         }
@@ -99,11 +95,11 @@ fn delivered_grant_outlives_its_connection() {
             ..
         } = line_up(appendonly);
         assert_eq!(holder.ask("DLOCK.RELEASE lock held"), 1);
-        granted(&mut first);
+        first.granted();
         first.close();
         second.expect_silence(A_WHILE);
         assert_eq!(holder.ask("DLOCK.RELEASE lock first"), 1);
-        granted(&mut second);
+        second.granted();
     }
 }
 
@@ -119,28 +115,21 @@ fn two_undelivered_grants_pass_on_to_the_third() {
     for _ in 0..2 {
         let mut client = server.connect();
         ids.push(client.id());
-        queue(
-            &server,
-            &mut client,
-            "DSEM.ACQUIRE semaphore LIMIT 4 PERMITS 2 BLOCK 0",
-        );
+        client.wait_on(&server, "DSEM.ACQUIRE semaphore LIMIT 4 PERMITS 2 BLOCK 0");
         doomed.push(client);
     }
-    let mut third = queued(&server, "DSEM.ACQUIRE semaphore LIMIT 4 PERMITS 4 BLOCK 0");
-    at_once(
-        &mut holder,
-        &[
-            "MULTI".to_owned(),
-            "DSEM.RELEASE semaphore held".to_owned(),
-            format!("CLIENT KILL ID {}", ids[0]),
-            format!("CLIENT KILL ID {}", ids[1]),
-            "EXEC".to_owned(),
-        ],
-    );
+    let mut third = server.waiting("DSEM.ACQUIRE semaphore LIMIT 4 PERMITS 4 BLOCK 0");
+    holder.ask_all([
+        "MULTI".to_owned(),
+        "DSEM.RELEASE semaphore held".to_owned(),
+        format!("CLIENT KILL ID {}", ids[0]),
+        format!("CLIENT KILL ID {}", ids[1]),
+        "EXEC".to_owned(),
+    ]);
     for client in &mut doomed {
         client.expect_closed(SOON);
     }
-    let (token, _) = granted(&mut third);
+    let (token, _) = third.granted();
     assert_eq!(count(&mut holder, "DSEM.INFO", "semaphore", "holders"), 1);
     assert_eq!(holder.ask(format!("DSEM.RELEASE semaphore {token}")), 1);
     assert_eq!(holder.ask("EXISTS semaphore"), 0, "all permits came back");
@@ -153,7 +142,7 @@ fn grant_to_client_closed_in_the_same_turn_goes_to_the_next() {
         let mut line = line_up("no");
         line.server.stop();
         if release_first {
-            tell(&mut line.holder, "DLOCK.RELEASE lock held");
+            line.holder.begin("DLOCK.RELEASE lock held");
         }
         let ThreeWaiters {
             server,
@@ -165,10 +154,10 @@ fn grant_to_client_closed_in_the_same_turn_goes_to_the_next() {
         } = line;
         first.close();
         if !release_first {
-            tell(&mut holder, "DLOCK.RELEASE lock held");
+            holder.begin("DLOCK.RELEASE lock held");
         }
         server.cont();
-        assert_eq!(reply(&mut holder), 1);
+        assert_eq!(holder.reply(), 1);
         // `first` is closed; the struct needs some connection in its place.
         let first = server.connect();
         let mut line = ThreeWaiters {
@@ -199,20 +188,20 @@ fn release_close_and_retry_in_one_turn_grant_once_in_any_order() {
         let server = Server::start();
         let mut holder = server.connect();
         holder.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
-        let mut old = Some(queued(&server, "DLOCK.ACQUIRE lock EX 600 TOKEN t BLOCK 0"));
-        let mut next = queued(&server, "DLOCK.ACQUIRE lock EX 600 TOKEN next BLOCK 0");
+        let mut old = Some(server.waiting("DLOCK.ACQUIRE lock EX 600 TOKEN t BLOCK 0"));
+        let mut next = server.waiting("DLOCK.ACQUIRE lock EX 600 TOKEN next BLOCK 0");
         let mut new = server.connect();
         new.ask("PING");
         server.stop();
         for step in order {
             match step {
-                0 => tell(&mut holder, "DLOCK.RELEASE lock held"),
+                0 => holder.begin("DLOCK.RELEASE lock held"),
                 1 => old.take().expect("closed once").close(),
-                _ => tell(&mut new, "DLOCK.ACQUIRE lock EX 600 TOKEN t BLOCK 0"),
+                _ => new.begin("DLOCK.ACQUIRE lock EX 600 TOKEN t BLOCK 0"),
             }
         }
         server.cont();
-        assert_eq!(reply(&mut holder), 1, "{order:?}");
+        assert_eq!(holder.reply(), 1, "{order:?}");
         // If the server saw the connection close first, the next waiter may be granted before the token.
         eventually("a holder", SOON, || lock_holders(&mut holder, "lock") == 1);
         let mut turns = [("t", &mut new), ("next", &mut next)];
@@ -220,13 +209,13 @@ fn release_close_and_retry_in_one_turn_grant_once_in_any_order() {
             turns.reverse();
         }
         for (token, client) in turns {
-            assert_eq!(granted(client).0, token, "{order:?}");
+            assert_eq!(client.granted().0, token, "{order:?}");
             assert_eq!(lock_holders(&mut holder, "lock"), 1, "{order:?}");
             assert_eq!(holder.ask(format!("DLOCK.RELEASE lock {token}")), 1);
             expect_no_more(client);
         }
         assert_eq!(holder.ask("EXISTS lock"), 0, "{order:?}");
-        wait_for_blocked(&server, 0);
+        server.wait_for_blocked(0);
     }
 }
 
@@ -236,17 +225,16 @@ fn release_close_and_retry_in_one_turn_grant_once_in_any_order() {
 fn undelivered_grant_with_token_keeps_its_place_for_the_retry() {
     let mut line = line_up("no");
     let id = line.first_id;
-    at_once(
-        &mut line.holder,
-        &[
-            "DLOCK.RELEASE lock held".to_owned(),
-            format!("CLIENT KILL ID {id}"),
-        ],
-    );
-    granted(&mut line.second);
-    let mut again = queued(&line.server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
+    line.holder.ask_all([
+        "DLOCK.RELEASE lock held".to_owned(),
+        format!("CLIENT KILL ID {id}"),
+    ]);
+    line.second.granted();
+    let mut again = line
+        .server
+        .waiting("DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
     assert_eq!(line.holder.ask("DLOCK.RELEASE lock second"), 1);
-    granted(&mut again);
+    again.granted();
     assert_eq!(line.holder.ask("DLOCK.RELEASE lock first"), 1);
-    granted(&mut line.third);
+    line.third.granted();
 }

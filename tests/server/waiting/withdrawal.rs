@@ -38,7 +38,7 @@ const FAMILIES: [[&str; 4]; 4] = [
 
 #[track_caller]
 fn expect_withdrawn(waiter: &mut Client) {
-    let answer = reply(waiter);
+    let answer = waiter.reply();
     assert!(
         answer.error().starts_with("UNBLOCKED released"),
         "{answer:?}"
@@ -52,8 +52,8 @@ fn release_of_queued_token_answers_its_connection_and_serves_the_rest() {
         let server = Server::start();
         let mut client = server.connect();
         client.ask(format!("{take} TOKEN held"));
-        let mut gives_up = queued(&server, format!("{queue} TOKEN t BLOCK 0"));
-        let mut next = queued(&server, format!("{queue} TOKEN next BLOCK 0"));
+        let mut gives_up = server.waiting(format!("{queue} TOKEN t BLOCK 0"));
+        let mut next = server.waiting(format!("{queue} TOKEN next BLOCK 0"));
         let mut stream = ReplicationStream::attach(&server);
         assert_eq!(client.ask(format!("{release} t")), 1, "{release}");
         expect_withdrawn(&mut gives_up);
@@ -66,9 +66,9 @@ fn release_of_queued_token_answers_its_connection_and_serves_the_rest() {
             "no waiter is replicated: {replicated:?}"
         );
         assert_eq!(client.ask(format!("{release} held")), 1);
-        assert!(!reply(&mut next).is_error());
+        assert!(!next.reply().is_error());
         assert_eq!(count(&mut client, info, "k", "holders"), 1);
-        wait_for_blocked(&server, 0);
+        server.wait_for_blocked(0);
     }
 }
 
@@ -78,13 +78,13 @@ fn release_of_vacant_place_gives_it_up() {
     let mut client = server.connect();
     assert_eq!(client.ask("CONFIG SET dsync.rejoin-ms 60000"), "OK");
     client.ask("DLOCK.ACQUIRE k TOKEN held");
-    queued(&server, "DLOCK.ACQUIRE k TOKEN t BLOCK 0").close();
-    wait_for_blocked(&server, 0);
-    let mut next = queued(&server, "DLOCK.ACQUIRE k TOKEN next BLOCK 0");
+    server.waiting("DLOCK.ACQUIRE k TOKEN t BLOCK 0").close();
+    server.wait_for_blocked(0);
+    let mut next = server.waiting("DLOCK.ACQUIRE k TOKEN next BLOCK 0");
     assert_eq!(client.ask("DLOCK.RELEASE k t"), 1);
     assert_eq!(client.ask("DLOCK.RELEASE k t"), 0, "it is over");
     assert_eq!(client.ask("DLOCK.RELEASE k held"), 1);
-    granted(&mut next);
+    next.granted();
     let again = client.ask("DLOCK.ACQUIRE k TOKEN t BLOCK 0");
     assert!(again.error().starts_with("UNBLOCKED released"), "{again:?}");
 }
@@ -99,10 +99,10 @@ fn request_that_comes_after_its_release_is_answered_and_not_queued() {
         assert_eq!(client.ask("CONFIG SET dsync.rejoin-ms 60000"), "OK");
         let request = |token: &str| format!("{queue} TOKEN {token} PX 60000");
         client.ask(format!("{take} TOKEN held"));
-        let mut waiting = queued(&server, request("waiting") + " BLOCK 0");
+        let mut waiting = server.waiting(request("waiting") + " BLOCK 0");
         client.ask(request("kept") + " QUEUE 60000");
-        queued(&server, request("vacant") + " BLOCK 0").close();
-        wait_for_blocked(&server, 1);
+        server.waiting(request("vacant") + " BLOCK 0").close();
+        server.wait_for_blocked(1);
         for token in ["waiting", "kept", "vacant"] {
             assert_eq!(client.ask(format!("{release} {token}")), 1);
         }
@@ -112,7 +112,7 @@ fn request_that_comes_after_its_release_is_answered_and_not_queued() {
         let mut late = server.connect();
         for token in ["waiting", "kept", "vacant"] {
             for form in [" BLOCK 0", " QUEUE 60000", ""] {
-                tell(&mut late, request(token) + form);
+                late.begin(request(token) + form);
                 expect_withdrawn(&mut late);
             }
         }
@@ -128,7 +128,7 @@ fn withdrawn_token_is_new_after_the_rejoin_time() {
     let mut client = server.connect();
     assert_eq!(client.ask("CONFIG SET dsync.rejoin-ms 50"), "OK");
     client.ask("DLOCK.ACQUIRE k TOKEN held").grant();
-    let mut gives_up = queued(&server, "DLOCK.ACQUIRE k TOKEN t BLOCK 0");
+    let mut gives_up = server.waiting("DLOCK.ACQUIRE k TOKEN t BLOCK 0");
     assert_eq!(client.ask("DLOCK.RELEASE k t"), 1);
     expect_withdrawn(&mut gives_up);
     assert_eq!(client.ask("DLOCK.RELEASE k held"), 1);
@@ -147,15 +147,15 @@ fn full_queue_forgets_the_oldest_withdrawn_token() {
     client.ask("CONFIG SET dsync.rejoin-ms 60000");
     client.ask("DLOCK.ACQUIRE k TOKEN held").grant();
     for token in ["old", "new"] {
-        let mut gives_up = queued(&server, format!("DLOCK.ACQUIRE k TOKEN {token} BLOCK 0"));
+        let mut gives_up = server.waiting(format!("DLOCK.ACQUIRE k TOKEN {token} BLOCK 0"));
         client.ask(format!("DLOCK.RELEASE k {token}"));
         expect_withdrawn(&mut gives_up);
     }
-    let _waiting = queued(&server, "DLOCK.ACQUIRE k TOKEN waiting BLOCK 0");
+    let _waiting = server.waiting("DLOCK.ACQUIRE k TOKEN waiting BLOCK 0");
     let mut late = server.connect();
-    tell(&mut late, "DLOCK.ACQUIRE k TOKEN new BLOCK 0");
+    late.begin("DLOCK.ACQUIRE k TOKEN new BLOCK 0");
     expect_withdrawn(&mut late);
-    queue(&server, &mut late, "DLOCK.ACQUIRE k TOKEN old BLOCK 0");
+    late.wait_on(&server, "DLOCK.ACQUIRE k TOKEN old BLOCK 0");
 }
 
 /// A program that uses one token again and again is mistaken, but RELEASE of its hold marks nothing.
@@ -177,11 +177,11 @@ fn release_in_the_turn_of_the_grant_makes_it_void() {
         let server = Server::start();
         let mut client = server.connect();
         client.ask(format!("{take} TOKEN held"));
-        let mut gives_up = queued(&server, format!("{queue} TOKEN t BLOCK 0"));
-        let mut next = queued(&server, format!("{queue} TOKEN next BLOCK 0"));
+        let mut gives_up = server.waiting(format!("{queue} TOKEN t BLOCK 0"));
+        let mut next = server.waiting(format!("{queue} TOKEN next BLOCK 0"));
         let lines = [format!("{release} held"), format!("{release} t")];
-        assert_eq!(at_once(&mut client, &lines), [Reply::Int(1), Reply::Int(1)]);
-        let answer = reply(&mut gives_up);
+        assert_eq!(client.ask_all(&lines), [Reply::Int(1), Reply::Int(1)]);
+        let answer = gives_up.reply();
         assert!(
             !answer.is_error() && !answer.is_nil(),
             "the grant: {answer:?}"
@@ -189,7 +189,7 @@ fn release_in_the_turn_of_the_grant_makes_it_void() {
         expect_no_more(&mut gives_up);
         let check = release.replace("RELEASE", "CHECK");
         assert_eq!(client.ask(format!("{check} t")), 0, "and it is void");
-        assert!(!reply(&mut next).is_error());
+        assert!(!next.reply().is_error());
         assert_eq!(count(&mut client, info, "k", "holders"), 1);
     }
 }
@@ -200,15 +200,15 @@ fn withdrawn_token_that_asks_again_at_once_is_not_queued() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE k TOKEN held");
-    let mut old = queued(&server, "DLOCK.ACQUIRE k TOKEN t BLOCK 0");
-    let mut next = queued(&server, "DLOCK.ACQUIRE k TOKEN next BLOCK 0");
+    let mut old = server.waiting("DLOCK.ACQUIRE k TOKEN t BLOCK 0");
+    let mut next = server.waiting("DLOCK.ACQUIRE k TOKEN next BLOCK 0");
     let mut again = server.connect();
     again.send_raw(b"DLOCK.RELEASE k t\r\nDLOCK.ACQUIRE k TOKEN t BLOCK 0\r\n");
-    assert_eq!(reply(&mut again), 1);
+    assert_eq!(again.reply(), 1);
     expect_withdrawn(&mut again);
     expect_withdrawn(&mut old);
     assert_eq!(client.ask("DLOCK.RELEASE k held"), 1);
-    granted(&mut next);
+    next.granted();
 }
 
 #[test]
@@ -216,8 +216,8 @@ fn release_withdraws_from_transactions_and_scripts_too() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE k TOKEN held");
-    let mut first = queued(&server, "DLOCK.ACQUIRE k TOKEN a BLOCK 0");
-    let mut second = queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
+    let mut first = server.waiting("DLOCK.ACQUIRE k TOKEN a BLOCK 0");
+    let mut second = server.waiting("DLOCK.ACQUIRE k TOKEN b BLOCK 0");
     assert_eq!(client.ask("MULTI"), "OK");
     assert_eq!(client.ask("DLOCK.RELEASE k a"), "QUEUED");
     assert_eq!(client.ask("EXEC").as_array(), [Reply::Int(1)]);
@@ -234,12 +234,12 @@ fn withdrawal_of_the_only_waiter_announces_free_capacity() {
     let mut client = server.connect();
     assert_eq!(client.ask("CONFIG SET notify-keyspace-events Ed"), "OK");
     client.ask("DSEM.ACQUIRE k LIMIT 3 PERMITS 2");
-    let mut large = queued(&server, "DSEM.ACQUIRE k PERMITS 3 TOKEN t BLOCK 0");
+    let mut large = server.waiting("DSEM.ACQUIRE k PERMITS 3 TOKEN t BLOCK 0");
     let mut listener = server.connect();
     listener.ask("SUBSCRIBE __keyevent@0__:dsem.free");
     assert_eq!(client.ask("DSEM.RELEASE k t"), 1);
     expect_withdrawn(&mut large);
-    assert_eq!(reply(&mut listener).as_array()[2], *"k");
+    assert_eq!(listener.reply().as_array()[2], *"k");
     client.ask("DSEM.ACQUIRE k").grant();
 }
 
@@ -250,11 +250,11 @@ fn release_of_queued_token_of_deleted_key_withdraws_it() {
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE k TOKEN held");
     let mut second = server.connect();
-    let mut first = queued(&server, "DLOCK.ACQUIRE k TOKEN a BLOCK 0");
-    queue(&server, &mut second, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
+    let mut first = server.waiting("DLOCK.ACQUIRE k TOKEN a BLOCK 0");
+    second.wait_on(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
     let lines = ["DEL k", "DLOCK.RELEASE k b"];
-    assert_eq!(at_once(&mut client, &lines), [Reply::Int(1), Reply::Int(1)]);
-    granted(&mut first);
+    assert_eq!(client.ask_all(&lines), [Reply::Int(1), Reply::Int(1)]);
+    first.granted();
     expect_withdrawn(&mut second);
     assert_eq!(client.ask("DLOCK.RELEASE k a"), 1);
     assert_eq!(client.ask("EXISTS k"), 0);
@@ -265,8 +265,8 @@ fn release_by_token_of_a_wait_that_has_none_withdraws_nothing() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DLOCK.ACQUIRE k TOKEN held");
-    let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0");
+    let mut waiter = server.waiting("DLOCK.ACQUIRE k BLOCK 0");
     assert_eq!(client.ask("DLOCK.RELEASE k t"), 0);
     assert_eq!(client.ask("DLOCK.RELEASE k held"), 1);
-    granted(&mut waiter);
+    waiter.granted();
 }
