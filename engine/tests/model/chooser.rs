@@ -1,9 +1,8 @@
-//! The kinds of random histories, and the choice of the next step.
+//! The kinds of random histories, and what a step of each is made of: keys, tokens, limits and times.
 
+use crate::ask::{Ask, Block, token};
 use crate::model::Name;
-use crate::steps::{Ask, Block, Step, token};
 use crate::world::World;
-use dsync_engine::families::once::Keep;
 use dsync_engine::types::{Claim, MAX_PERMITS, Token};
 use dsync_engine::{Family, Settings};
 
@@ -30,7 +29,7 @@ impl Random {
         self.below(n) == 0
     }
 
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize].clone()
     }
 }
@@ -40,15 +39,15 @@ impl Random {
 pub struct HistoryKind {
     pub label: &'static str,
     pub settings: Settings,
-    keys: u64,
+    pub keys: u64,
     /// Whether requests of any family go to any key. Otherwise most keys are used by one family only.
-    mixed: bool,
+    pub mixed: bool,
     /// Whether keys are removed, renamed, swapped and flushed.
-    keys_move: bool,
+    pub keys_move: bool,
     /// Whether servers restart and change roles.
-    servers_change: bool,
-    tokens: u64,
-    conns: u64,
+    pub servers_change: bool,
+    pub tokens: u64,
+    pub conns: u64,
     pub steps: usize,
 }
 
@@ -131,7 +130,7 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    fn name(&mut self) -> Name {
+    pub fn name(&mut self) -> Name {
         let db = if self.kind.keys_move && self.random.one_in(4) {
             1
         } else {
@@ -141,7 +140,7 @@ impl Chooser {
     }
 
     /// Returns a key for a command that only this family has.
-    fn name_for(&mut self, family: Family) -> Name {
+    pub fn name_for(&mut self, family: Family) -> Name {
         let name = self.name();
         if self.kind.mixed || self.random.one_in(5) {
             name
@@ -151,7 +150,7 @@ impl Chooser {
     }
 
     /// Returns the family of a request for this key.
-    fn family(&mut self, world: &World, name: Name) -> Family {
+    pub fn family(&mut self, world: &World, name: Name) -> Family {
         if self.kind.mixed {
             let content = world.model.content(name).filter(|_| self.random.one_in(2));
             return content
@@ -164,12 +163,12 @@ impl Chooser {
         }
     }
 
-    fn token(&mut self) -> u8 {
+    pub fn token(&mut self) -> u8 {
         self.random.below(self.kind.tokens) as u8
     }
 
     /// Returns a token, mostly one that the key knows: it holds, waits, has done the work, or its run lapsed.
-    fn token_at(&mut self, world: &World, name: Name) -> u8 {
+    pub fn token_at(&mut self, world: &World, name: Name) -> u8 {
         let mut known: Vec<Token> = Vec::new();
         if let Some(content) = world.model.content(name) {
             known.extend(content.holds.iter().map(|hold| hold.token.clone()));
@@ -188,7 +187,7 @@ impl Chooser {
         }
     }
 
-    fn claim(&mut self, family: Family) -> Claim {
+    pub fn claim(&mut self, family: Family) -> Claim {
         match family {
             Family::Lock => self
                 .random
@@ -201,7 +200,7 @@ impl Chooser {
         }
     }
 
-    fn block(&mut self) -> Option<Block> {
+    pub fn block(&mut self) -> Option<Block> {
         match self.random.below(10) {
             0..=2 => None,
             3..=4 => Some(Block::Forever),
@@ -209,7 +208,7 @@ impl Chooser {
         }
     }
 
-    fn ask(&mut self, world: &World, conn: usize) -> Ask {
+    pub fn ask(&mut self, world: &World, conn: usize) -> Ask {
         let name = self.name();
         let family = self.family(world, name);
         let limits: &[Option<u32>] = match family {
@@ -258,7 +257,7 @@ impl Chooser {
 
     /// Returns a request by the token of a vacant or kept place, if the key has one; otherwise any request. A vacant place
     /// may be one of a request that was withdrawn, so the request may come late.
-    fn return_to(&mut self, world: &World, conn: usize) -> Ask {
+    pub fn return_to(&mut self, world: &World, conn: usize) -> Ask {
         let mut ask = self.ask(world, conn);
         let vacant = world
             .model
@@ -281,7 +280,7 @@ impl Chooser {
     }
 
     /// Returns a connection that does not wait, if there is one.
-    fn conn(&mut self, world: &mut World) -> usize {
+    pub fn conn(&mut self, world: &mut World) -> usize {
         let first = self.random.below(self.kind.conns) as usize;
         let all = (0..self.kind.conns as usize).map(|n| (first + n) % self.kind.conns as usize);
         all.into_iter()
@@ -289,135 +288,11 @@ impl Chooser {
             .unwrap_or(first)
     }
 
-    fn time(&mut self) -> u64 {
+    pub fn time(&mut self) -> u64 {
         match self.random.below(8) {
             0 => self.random.pick(&[1, 999, 1_000, 1_001, 1_023, 1_024]),
             1 => self.random.below(30_000),
             _ => 1_000 * self.random.below(4),
-        }
-    }
-
-    pub fn step(&mut self, world: &mut World) -> Step {
-        let conn = self.conn(world);
-        let name = self.name();
-        let family = self.family(world, name);
-        let token = self.token();
-        if !world.may_grow && self.random.one_in(8) {
-            return Step::MayGrow(true);
-        }
-        if !world.now.may_write {
-            return match self.random.below(14) {
-                0..=2 => Step::Disconnect(self.random.below(self.kind.conns) as usize),
-                3 => Step::Unblock(self.random.below(self.kind.conns) as usize),
-                4..=5 => Step::Check(name, family, token),
-                6..=7 => Step::Wait(name, self.block(), conn),
-                8..=9 => Step::Pass { us: self.time() },
-                10..=11 => Step::Tick,
-                _ => Step::MayWrite(true),
-            };
-        }
-        if self.kind.mixed && self.random.one_in(4) {
-            return match self.random.below(12) {
-                0..=4 => Step::Delete(name),
-                5 => Step::Overwrite(name),
-                6 => Step::Rename(self.name(), name),
-                7..=8 => Step::Acquire(self.return_to(world, conn)),
-                _ => Step::Disconnect(self.random.below(self.kind.conns) as usize),
-            };
-        }
-        match self.random.below(100) {
-            0..=25 => Step::Acquire(self.ask(world, conn)),
-            26..=31 => Step::Acquire(self.return_to(world, conn)),
-            32..=34 => {
-                let name = self.name_for(Family::Once);
-                let token = self.token_at(world, name);
-                let result = self.random.pick(&[None, Some("42"), Some("")]);
-                // If no step removes the key, a result that is kept for long would end its history.
-                let lasts = self.kind.settings.once_keep_ms < 1_000;
-                let keep: &[_] = if self.kind.keys_move {
-                    &[
-                        None,
-                        Some(Keep::ForMs(1)),
-                        Some(Keep::ForMs(9)),
-                        Some(Keep::Forever),
-                    ]
-                } else if lasts {
-                    &[None, Some(Keep::ForMs(1)), Some(Keep::ForMs(9))]
-                } else {
-                    &[Some(Keep::ForMs(2)), Some(Keep::ForMs(9))]
-                };
-                Step::Complete(name, token, result, self.random.pick(keep))
-            }
-            35..=37 => {
-                let name = self.name_for(Family::Once);
-                let token = self.token_at(world, name);
-                let reason = self.random.pick(&["full", "lapsed", ""]);
-                Step::Fail(name, token, reason, self.random.pick(&[0, 0, 1, 3, 8, 20]))
-            }
-            38..=45 if self.kind.mixed => {
-                let token = self.token_at(world, name);
-                Step::Release(name, family, token)
-            }
-            38..=45 => Step::Release(name, family, token),
-            46..=48 => {
-                let lease_ms = self.random.pick(&[None, Some(1), Some(7)]);
-                Step::Renew(name, family, token, lease_ms)
-            }
-            49..=50 => Step::Check(name, family, token),
-            51 => match self.random.one_in(2) {
-                true => Step::RevokePlace(name, family, self.random.below(2) as usize),
-                false => Step::Revoke(name, family, 0),
-            },
-            52 => Step::Revoke(name, family, self.random.below(3) as usize),
-            53..=56 => {
-                let tokens = (0..=self.random.below(3)).map(|_| self.token()).collect();
-                Step::Done(self.name_for(Family::Group), tokens)
-            }
-            57 => Step::Done(name, vec![token, token]),
-            58..=62 => Step::Wait(self.name_for(Family::Group), self.block(), conn),
-            63..=64 => {
-                let jobs = self.random.pick(&[1, 1, 2, 3, 5, MAX_PERMITS]);
-                Step::Expect(self.name_for(Family::Group), jobs)
-            }
-            65..=67 => {
-                let limit = self
-                    .random
-                    .pick(&[None, None, Some(0), Some(1), Some(2), Some(4)]);
-                Step::Pin(self.name_for(Family::Semaphore), limit)
-            }
-            68..=72 => Step::Disconnect(self.random.below(self.kind.conns) as usize),
-            73 => Step::Unblock(self.random.below(self.kind.conns) as usize),
-            74..=81 => Step::Pass { us: self.time() },
-            82 => Step::Stall { us: self.time() },
-            83..=90 => Step::Tick,
-            91 | 98 => Step::Pause(name, family, self.random.pick(&[0, 0, 1, 2, 3, 8, 20])),
-            92 => Step::MayWrite(false),
-            99 => Step::MayGrow(false),
-            93 => Step::Free,
-            94..=96 if self.kind.keys_move => match self.random.below(9) {
-                0..=2 => Step::Delete(name),
-                3..=4 => Step::Rename(self.name(), name),
-                5 => Step::Overwrite(name),
-                6 => Step::Swap(0, 1),
-                7 => Step::Flush(self.random.pick(&[None, Some(0), Some(1)])),
-                _ => Step::Rename((1 - name.0, name.1), name),
-            },
-            97 if self.kind.servers_change && self.random.one_in(2) => {
-                let ms = self.random.below(12);
-                match self.random.below(4) {
-                    0 => Step::Restart {
-                        as_changes: false,
-                        ms,
-                    },
-                    1 => Step::Restart {
-                        as_changes: true,
-                        ms,
-                    },
-                    2 => Step::Failover { ms },
-                    _ => Step::Demote { ms },
-                }
-            }
-            _ => Step::Acquire(self.ask(world, conn)),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! - `model`: what the contract says, computed as plainly as possible;
 //! - `laws`: what must hold whatever the model says (exclusion, order, fences, one answer for each request);
 //! - `server`: an engine with a keyspace around it, called the way the module calls it;
-//! - `steps`: what can happen; `world`: takes each step on a primary, its replica and the model, and compares them;
-//! - `chooser`: chooses the next step of a random history;
+//! - `world`: a primary, its replica and the model, and how they are compared;
+//! - `steps`: what can happen, each step whole; `ask`: a request for a hold; `chooser`: the kinds of random histories;
 //! - `fixture`: short forms for the tests of named cases.
 //!
 //! The tests:
@@ -28,6 +28,7 @@
     reason = "the steps of a failing history are printed"
 )]
 
+mod ask;
 mod bounds;
 mod chooser;
 mod cluster;

@@ -1,4 +1,4 @@
-//! A primary, its replica and the model: they take the same steps, and are compared after each.
+//! A primary, its replica and the model: they take the same steps (`steps`), and are compared after each.
 //!
 //! After every step
 //! - the reply and the wakes are those of the model (grants of one key in the same order, other answers in any order);
@@ -15,19 +15,16 @@ mod operators;
 mod requests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::laws::Laws;
-use crate::model::{Model, ModelSeat, Name, TICK_US};
+use crate::model::{Model, ModelSeat, Name};
 use crate::server::{Done, Server, Stored, granted};
-use crate::steps::{Step, token};
+use dsync_engine::Settings;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::effect::HandedOver;
-use dsync_engine::families::once::Keep;
-use dsync_engine::types::{Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
+use dsync_engine::types::{Fence, LeaseUs, MonoUs, Now, Token, WaiterId};
 use dsync_engine::unasked::UnaskedEnd;
-use dsync_engine::{Family, Look, Settings, Visit};
 
 use operators::Walk;
 
@@ -42,7 +39,7 @@ pub struct World {
     pub primary: Server,
     pub replica: Server,
     pub model: Model,
-    laws: Laws,
+    pub laws: Laws,
     pub now: Now,
     /// How far the replica's wall clock is ahead of the primary's.
     pub skew_ms: u64,
@@ -50,7 +47,7 @@ pub struct World {
     pub background: u32,
     tickets: BTreeMap<WaiterId, Ticket>,
     /// The engine's fence for each fence of the model.
-    fences: BTreeMap<u64, Fence>,
+    pub fences: BTreeMap<u64, Fence>,
     conns: Vec<u64>,
     last_client: u64,
     made_up_tokens: u64,
@@ -162,270 +159,30 @@ impl World {
             .any(|hold| hold.ending.is_some())
     }
 
-    /// Takes the step on the primary, the replica and the model, and compares them. Returns the engine's answer to the
-    /// request of the step; `None` if it waits or the step is no request.
-    pub fn step(&mut self, step: &Step) -> Option<Answer> {
+    /// Forgets what the step before has told. `granted`: also its grants, of which a step may say that they were lost.
+    pub fn begin_step(&mut self, granted: bool) {
         self.told.clear();
         self.announced.clear();
-        if !matches!(step, Step::FindGone { .. }) {
+        if granted {
             self.granted.clear();
         }
-        let answer = self.take(step);
+    }
+
+    /// Does background work on both servers, and compares everything.
+    pub fn end_step(&mut self, ticked: bool) {
         for server in [&mut self.primary, &mut self.replica] {
             server.engine.background(&mut { self.background });
         }
-        self.compare(matches!(step, Step::Tick));
+        self.compare(ticked);
         self.compare_ends();
         self.compare_holds();
         self.continue_walk();
-        answer
     }
 
-    pub fn steps(&mut self, steps: &[Step]) {
-        for step in steps {
-            self.step(step);
-        }
-    }
-
-    fn holds(&self, name: Name, token: &Token) -> bool {
+    pub fn holds(&self, name: Name, token: &Token) -> bool {
         let state = self.primary.state(name);
         let mut changes = state.into_iter().flat_map(|state| state.body.as_changes());
         changes.any(|change| matches!(change, Change::Grant(grant) if grant.token == *token))
-    }
-
-    fn take(&mut self, step: &Step) -> Option<Answer> {
-        let now = self.now;
-        match step.clone() {
-            Step::Acquire(ask) => self.acquire(&ask),
-            Step::Wait(name, block, conn) => self.wait(name, block, conn),
-            Step::Release(name, family, number) => {
-                let token = token(number);
-                let held = self.holds(name, &token);
-                let mut withdrew = false;
-                let ours = |visit: &mut Visit<'_>| {
-                    let released = visit.release(family, &token).ok();
-                    withdrew = released == Some(true) && !held;
-                    released
-                };
-                let answer = self.write_request(name, family, ours, |model| {
-                    model.release(name, family, &token, now)
-                });
-                if answer.is_none() && !self.is_foreign(name) {
-                    self.laws.released(name, family, &token, withdrew, now);
-                }
-                answer
-            }
-            Step::Renew(name, family, number, lease_ms) => {
-                let (token, lease) = (token(number), lease_ms.map(LeaseMs));
-                let ours = |visit: &mut Visit<'_>| visit.renew(family, &token, lease).ok();
-                self.write_request(name, family, ours, |model| {
-                    model.renew(name, family, &token, lease_ms, now)
-                })
-            }
-            Step::Check(name, family, number) => {
-                let token = token(number);
-                let ours = |look: Look<'_>| look.check(family, &token).ok();
-                self.read_request(name, ours, |model| model.check(name, family, &token, now))
-            }
-            Step::Revoke(name, family, nth) => {
-                let holds = self
-                    .model
-                    .content(name)
-                    .map(|content| content.holds.clone());
-                let theirs = holds
-                    .and_then(|holds| holds.get(nth).map(|hold| hold.fence))
-                    .unwrap_or(0);
-                let fence = self.fences.get(&theirs).copied().unwrap_or(Fence(77));
-                let ours = |visit: &mut Visit<'_>| visit.revoke(family, fence).ok();
-                self.write_request(name, family, ours, |model| {
-                    model.revoke(name, family, theirs, now)
-                })
-            }
-            Step::RevokePlace(name, family, nth) => {
-                let seats = self.model.seats(name).iter();
-                let mut kept = seats.filter(|seat| seat.keep.is_some());
-                let theirs = kept.nth(nth).map_or(0, |seat| seat.rank);
-                let number = self.fences.get(&theirs).copied().unwrap_or(Fence(77));
-                let ours = |visit: &mut Visit<'_>| visit.revoke(family, number).ok();
-                self.write_request(name, family, ours, |model| {
-                    model.revoke(name, family, theirs, now)
-                })
-            }
-            Step::Done(name, numbers) => {
-                let tokens: Vec<Token> = numbers.iter().map(|number| token(*number)).collect();
-                let ours = |visit: &mut Visit<'_>| visit.done(&tokens).ok();
-                self.write_request(name, Family::Group, ours, |model| {
-                    model.done(name, &tokens, now)
-                })
-            }
-            Step::Expect(name, jobs) => {
-                let ours = |visit: &mut Visit<'_>| visit.expect(jobs).ok();
-                self.write_request(name, Family::Group, ours, |model| {
-                    model.expect(name, jobs, now)
-                })
-            }
-            Step::Pin(name, limit) => {
-                let ours = |visit: &mut Visit<'_>| visit.pin_limit(limit).ok();
-                self.write_request(name, Family::Semaphore, ours, |model| {
-                    model.pin_limit(name, limit, now)
-                })
-            }
-            Step::Pause(name, family, ms) => {
-                let ours = |visit: &mut Visit<'_>| visit.pause(family, ms).ok();
-                self.write_request(name, family, ours, |model| {
-                    model.pause(name, family, ms, now)
-                })
-            }
-            Step::Complete(name, number, result, keep) => {
-                let token = token(number);
-                let result: Option<Arc<[u8]>> = result.map(|text| text.as_bytes().into());
-                let keep = keep.unwrap_or(Keep::ForMs(self.model.settings.once_keep_ms));
-                let ours =
-                    |visit: &mut Visit<'_>| visit.complete(&token, result.clone(), keep).ok();
-                self.write_request(name, Family::Once, ours, |model| {
-                    model.complete(name, &token, result.clone(), keep, now)
-                })
-            }
-            Step::Fail(name, number, reason, delay_ms) => {
-                let token = token(number);
-                let ours = |visit: &mut Visit<'_>| {
-                    visit.fail(&token, reason.as_bytes().into(), delay_ms).ok()
-                };
-                self.write_request(name, Family::Once, ours, |model| {
-                    model.fail(name, &token, reason.as_bytes(), delay_ms, now)
-                })
-            }
-            Step::Disconnect(conn) => {
-                // Two connections never close in the same microsecond, so the order of their places is known.
-                self.now.mono.0 += 1;
-                let client = self.client(conn);
-                self.disconnect(client);
-                self.reconnect(conn);
-                None
-            }
-            Step::Unblock(conn) => {
-                let client = self.client(conn);
-                let found = self
-                    .tickets
-                    .iter()
-                    .find(|(_, ticket)| ticket.client == client);
-                let id = found.map(|(id, _)| *id)?;
-                assert!(self.primary.engine.leave(id, now), "{id:?} waits");
-                assert!(
-                    !self.primary.engine.leave(id, now),
-                    "{id:?} waits no longer"
-                );
-                let ticket = self.tickets.remove(&id).expect("found above");
-                self.model.leave(ticket.ticket, now);
-                self.laws.left(id, false, now);
-                None
-            }
-            Step::FindGone { reported_first } => {
-                self.find_gone(reported_first);
-                None
-            }
-            Step::Pass { us } => {
-                self.now.mono.0 += us;
-                self.now.unix_us += us;
-                if now.may_write {
-                    self.now.lease.0 += us;
-                }
-                None
-            }
-            Step::Stall { us } => {
-                self.now.mono.0 += us;
-                self.now.unix_us += us;
-                None
-            }
-            Step::Tick => {
-                if now.may_write {
-                    self.now.lease.0 = self.now.lease.0.next_multiple_of(TICK_US);
-                }
-                let all = self.primary.run_tasks(self.now);
-                self.model.tick(self.now);
-                self.carry_out(all);
-                let (keys, model) = (&self.primary.keys, &self.model);
-                // While the server cannot write, some waiters of an overwritten key may still wait.
-                self.laws.ticked(self.now, |name| {
-                    keys.get(&name) == Some(&Stored::Foreign) && model.seats(name).is_empty()
-                });
-                None
-            }
-            Step::MayGrow(may_grow) => {
-                self.may_grow = may_grow;
-                None
-            }
-            Step::MayWrite(may_write) => {
-                self.now.may_write = may_write;
-                None
-            }
-            Step::Delete(name) => {
-                self.primary.delete(name);
-                self.replica.delete(name);
-                self.model.delete(name);
-                self.laws.removed(|n| n == name);
-                None
-            }
-            Step::Overwrite(name) => {
-                self.primary.overwrite(name);
-                self.replica.overwrite(name);
-                self.model.overwrite(name);
-                self.laws.removed(|n| n == name);
-                None
-            }
-            Step::Rename(from, to) => {
-                if from != to && self.primary.keys.contains_key(&from) {
-                    self.primary.rename(from, to);
-                    self.replica.rename(from, to);
-                    self.model.rename(from, to);
-                    self.laws.renamed(from, to);
-                }
-                None
-            }
-            Step::Flush(db) => {
-                self.primary.flush(db);
-                self.replica.flush(db);
-                // The kept places of a queue go when the sweep comes to it, or a request. To compare all queues, let it
-                // come to all of them.
-                if self
-                    .model
-                    .queues
-                    .iter()
-                    .any(|q| self.model.kept(q.name) > 0)
-                {
-                    self.primary.finish_background();
-                    self.replica.finish_background();
-                }
-                self.model.flush(db);
-                self.laws.removed(|(d, _)| db.is_none_or(|db| d == db));
-                self.laws.flushed(|(d, _)| db.is_none_or(|db| d == db));
-                None
-            }
-            Step::Swap(a, b) => {
-                self.primary.swap(a, b);
-                self.replica.swap(a, b);
-                self.model.swap(a, b);
-                self.laws.swapped(a, b);
-                None
-            }
-            Step::Free => {
-                self.primary.free_let_go();
-                self.replica.free_let_go();
-                None
-            }
-            Step::Restart { as_changes, ms } => {
-                self.restart(as_changes, ms);
-                None
-            }
-            Step::Failover { ms } => {
-                self.fail_over(ms);
-                None
-            }
-            Step::Demote { ms } => {
-                self.demote(ms);
-                None
-            }
-        }
     }
 
     /// Gives the effects to the replica and the laws, and compares the answers to waiting requests with the model's.

@@ -1,9 +1,9 @@
-//! What happens to connections and servers: lost replies, disconnects, restarts, failovers and demotions.
+//! What happens to connections, keys and servers: lost replies, disconnects, ticks, removed and moved keys, restarts,
+//! failovers and demotions.
 
 use super::{Walk, World};
-use crate::model::{TICK_US, Value};
-use crate::server::Server;
-use crate::steps::Step;
+use crate::model::{Name, TICK_US, Value};
+use crate::server::{Server, Stored};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::HandedOver;
 use dsync_engine::types::{ClientId, Fence, LeaseUs};
@@ -11,7 +11,7 @@ use dsync_engine::{Beginning, Look};
 
 impl World {
     /// Reports the grants of the last step as undelivered, and their connections as closed.
-    pub(super) fn find_gone(&mut self, reported_first: bool) {
+    pub fn find_gone(&mut self, reported_first: bool) {
         let now = self.now;
         for (name, grant, client) in std::mem::take(&mut self.granted) {
             let fence = grant.fence;
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    pub(super) fn restart(&mut self, as_changes: bool, ms: u64) {
+    pub fn restart(&mut self, as_changes: bool, ms: u64) {
         self.pass_unserved(ms);
         let saved = self.primary.engine.fences().last();
         self.primary = self.primary.reloaded(as_changes, self.now);
@@ -69,8 +69,7 @@ impl World {
     }
 
     /// Promotes the replica after this long.
-    pub(super) fn fail_over(&mut self, ms: u64) {
-        self.step(&Step::Tick);
+    pub fn fail_over(&mut self, ms: u64) {
         self.pass_unserved(ms);
         let empty = Server::new(self.primary.engine.settings);
         self.primary = std::mem::replace(&mut self.replica, empty);
@@ -79,7 +78,7 @@ impl World {
     }
 
     /// Demotes the primary, and promotes it again after this long.
-    pub(super) fn demote(&mut self, ms: u64) {
+    pub fn demote(&mut self, ms: u64) {
         self.primary.engine.dismiss_all();
         self.model.dismiss_all();
         let wakes = std::mem::take(&mut self.primary.engine.effects.wakes);
@@ -172,5 +171,99 @@ impl World {
             self.tickets.remove(&id);
             self.laws.left(id, true, now);
         }
+    }
+
+    /// Closes the connection; a new one takes its number.
+    pub fn disconnect_conn(&mut self, conn: usize) {
+        // Two connections never close in the same microsecond, so the order of their places is known.
+        self.now.mono.0 += 1;
+        let client = self.client(conn);
+        self.disconnect(client);
+        self.reconnect(conn);
+    }
+
+    /// The server itself answers the waiter, if one waits on this connection.
+    pub fn unblock(&mut self, conn: usize) {
+        let now = self.now;
+        let client = self.client(conn);
+        let found = self
+            .tickets
+            .iter()
+            .find(|(_, ticket)| ticket.client == client);
+        let Some(id) = found.map(|(id, _)| *id) else {
+            return;
+        };
+        assert!(self.primary.engine.leave(id, now), "{id:?} waits");
+        assert!(
+            !self.primary.engine.leave(id, now),
+            "{id:?} waits no longer"
+        );
+        let ticket = self.tickets.remove(&id).expect("found above");
+        self.model.leave(ticket.ticket, now);
+        self.laws.left(id, false, now);
+    }
+
+    /// The timer fires.
+    pub fn run_tick(&mut self) {
+        if self.now.may_write {
+            self.now.lease.0 = self.now.lease.0.next_multiple_of(TICK_US);
+        }
+        let all = self.primary.run_tasks(self.now);
+        self.model.tick(self.now);
+        self.carry_out(all);
+        let (keys, model) = (&self.primary.keys, &self.model);
+        // While the server cannot write, some waiters of an overwritten key may still wait.
+        self.laws.ticked(self.now, |name| {
+            keys.get(&name) == Some(&Stored::Foreign) && model.seats(name).is_empty()
+        });
+    }
+
+    pub fn delete(&mut self, name: Name) {
+        self.primary.delete(name);
+        self.replica.delete(name);
+        self.model.delete(name);
+        self.laws.removed(|n| n == name);
+    }
+
+    pub fn overwrite(&mut self, name: Name) {
+        self.primary.overwrite(name);
+        self.replica.overwrite(name);
+        self.model.overwrite(name);
+        self.laws.removed(|n| n == name);
+    }
+
+    pub fn rename(&mut self, from: Name, to: Name) {
+        if from != to && self.primary.keys.contains_key(&from) {
+            self.primary.rename(from, to);
+            self.replica.rename(from, to);
+            self.model.rename(from, to);
+            self.laws.renamed(from, to);
+        }
+    }
+
+    pub fn flush(&mut self, db: Option<i32>) {
+        self.primary.flush(db);
+        self.replica.flush(db);
+        // The kept places of a queue go when the sweep comes to it, or a request. To compare all queues, let it
+        // come to all of them.
+        if self
+            .model
+            .queues
+            .iter()
+            .any(|q| self.model.kept(q.name) > 0)
+        {
+            self.primary.finish_background();
+            self.replica.finish_background();
+        }
+        self.model.flush(db);
+        self.laws.removed(|(d, _)| db.is_none_or(|db| d == db));
+        self.laws.flushed(|(d, _)| db.is_none_or(|db| d == db));
+    }
+
+    pub fn swap(&mut self, a: i32, b: i32) {
+        self.primary.swap(a, b);
+        self.replica.swap(a, b);
+        self.model.swap(a, b);
+        self.laws.swapped(a, b);
     }
 }

@@ -1,16 +1,16 @@
 //! Requests of clients: each goes to the engine and to the model, and both must answer the same.
 
 use super::World;
+use crate::ask::{Ask, Block, token};
 use crate::model::{Model, Name};
 use crate::server::granted;
-use crate::steps::{Ask, Block, token};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::types::{ClientId, Fence, LeaseMs, MonoUs, Token};
 use dsync_engine::{Family, Look, Refusal, Reply, Request, Visit};
 
 impl World {
-    pub(super) fn acquire(&mut self, ask: &Ask) -> Option<Answer> {
+    pub fn acquire(&mut self, ask: &Ask) -> Option<Answer> {
         let now = self.now;
         let request = self.request(ask);
         self.laws.asks();
@@ -73,7 +73,7 @@ impl World {
         None
     }
 
-    pub(super) fn wait(&mut self, name: Name, block: Option<Block>, conn: usize) -> Option<Answer> {
+    pub fn wait(&mut self, name: Name, block: Option<Block>, conn: usize) -> Option<Answer> {
         let now = self.now;
         self.laws.asks();
         if self.is_blocked(conn) {
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// Sends a request that may write and is answered at once.
-    pub(super) fn write_request<R: PartialEq + std::fmt::Debug>(
+    pub fn write_request<R: PartialEq + std::fmt::Debug>(
         &mut self,
         name: Name,
         family: Family,
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// Sends a request that only reads.
-    pub(super) fn read_request<R: PartialEq + std::fmt::Debug>(
+    pub fn read_request<R: PartialEq + std::fmt::Debug>(
         &mut self,
         name: Name,
         ours: impl FnOnce(Look<'_>) -> Option<R>,
