@@ -5,7 +5,7 @@
 //! - [`Client::ask`]: one line, one reply;
 //! - [`Client::ask_all`]: several lines in one write;
 //! - [`Client::begin`], for one who waits: the test acts, and reads the reply later. [`Client::wait_on`] and
-//!   [`Server::waiting`], which connects, return when the server has blocked the client.
+//!   [`Server::waiting`](crate::Server::waiting), which connects, return when the server has blocked the client.
 //!
 //! A line cannot say everything: `call!` and `send!` take words that are bytes. Replies come in the order in which the
 //! server wrote them, with the pushes of RESP3 among them.
@@ -19,7 +19,6 @@ use crate::eventually::SOON;
 use crate::inbox::Inbox;
 use crate::reply::{Reply, parse_reply};
 use crate::resp;
-use crate::server::Server;
 use crate::socket::Socket;
 
 /// How many bytes are read at once.
@@ -58,7 +57,7 @@ impl Client {
     }
 
     /// Sends lines in one write, and returns their replies. The server carries out one write in one turn of its event
-    /// loop, so this is how two things happen at the same moment. More than [`AT_ONCE`] lines are several writes.
+    /// loop, so this is how two things happen at the same moment. More than 500 lines are several writes.
     #[track_caller]
     pub fn ask_all<L: AsRef<str>>(&mut self, lines: impl IntoIterator<Item = L>) -> Vec<Reply> {
         let lines: Vec<L> = lines.into_iter().collect();
@@ -78,14 +77,6 @@ impl Client {
     #[track_caller]
     pub fn begin(&mut self, line: impl AsRef<str>) {
         self.send_raw(format!("{}\r\n", line.as_ref()).as_bytes());
-    }
-
-    /// Sends a line that waits. Returns when the server has blocked this client.
-    #[track_caller]
-    pub fn wait_on(&mut self, server: &Server, line: impl AsRef<str>) {
-        let before = server.blocked_clients();
-        self.begin(line);
-        server.wait_for_blocked(before + 1);
     }
 
     /// The next reply, to a line that was begun.

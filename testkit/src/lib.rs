@@ -7,7 +7,7 @@
 //! - `builder`, `program`, `server`, `observe`: start a server, and ask it about itself;
 //! - `cluster_builder`, `cluster`, `nodes_view`, `slot_move`, `sentinels`: start several together;
 //! - `hosts`, `proxy`: cut them off from each other, or from their clients;
-//! - `client`, `router`, `argument`, `socket`: talk to them;
+//! - `client`, `waiting`, `router`, `argument`, `socket`: talk to them;
 //! - `resp`, `inbox`, `reply`: the protocol, the bytes that have arrived, and a reply with methods to read it;
 //! - `process`, `ports`, `folder`, `eventually`: what all of these need.
 //!
@@ -44,6 +44,7 @@ mod sentinels;
 mod server;
 mod slot_move;
 mod socket;
+mod waiting;
 
 pub use argument::Argument;
 pub use builder::Builder;

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::call;
-use crate::client::Client;
-use crate::eventually::{SOON, eventually};
+use crate::eventually::eventually;
 use crate::flavour::Flavour;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -81,28 +80,6 @@ impl Server {
         Flavour::from_info(&self.info_section("server"))
     }
 
-    /// A new connection that waits with this line, see [`Client::wait_on`].
-    #[track_caller]
-    pub fn waiting(&self, line: impl AsRef<str>) -> Client {
-        let mut client = self.connect();
-        client.wait_on(self, line);
-        client
-    }
-
-    /// How many clients are blocked in a command, by the server's own count.
-    #[track_caller]
-    pub fn blocked_clients(&self) -> u64 {
-        self.info_number("clients", "blocked_clients")
-    }
-
-    /// Waits until exactly `count` clients are blocked.
-    #[track_caller]
-    pub fn wait_for_blocked(&self, count: u64) {
-        eventually(&format!("{count} blocked clients"), SOON, || {
-            self.blocked_clients() == count
-        });
-    }
-
     /// `DEBUG DIGEST-VALUE` of a key in database 0: equal on two servers where the values are equal.
     #[track_caller]
     pub fn digest(&self, key: impl AsRef<[u8]>) -> String {
@@ -111,20 +88,6 @@ impl Server {
             [digest] => digest.as_str().to_owned(),
             _ => panic!("expected one digest, received {reply:?}"),
         }
-    }
-
-    /// How many requests wait, by the module's INFO.
-    #[track_caller]
-    pub fn waiters(&self) -> u64 {
-        self.info_number("dsync", "dsync_waiters")
-    }
-
-    /// Waits until so many requests wait here.
-    #[track_caller]
-    pub fn wait_for_waiters(&self, count: u64) {
-        eventually(&format!("{count} waiters"), SOON, || {
-            self.find_info("dsync", "dsync_waiters") == Some(count.to_string())
-        });
     }
 
     /// Waits until this replica has synchronised with its primary.
