@@ -1,8 +1,7 @@
 //! The table of all public commands.
 //!
-//! To add a command, write its row beside its function in the family's file, add a line here, and add the next
-//! number in `register`; the compiler fails until all three agree. The commands that clients cannot call are not
-//! here but beside the code that uses them.
+//! To add a command, write its row beside its function in the family's file, and add a line here. The commands that
+//! clients cannot call are not here but beside the code that uses them.
 
 use super::contended::CONTENDED;
 use super::holding::{check, info, pause, release, renew, revoke};
@@ -12,7 +11,36 @@ use super::row::Row;
 use super::{group, lock, once, semaphore};
 use dsync_engine::Family::{Group, Lock, Once, Semaphore};
 
-pub(super) static ROWS: [Row; 38] = [
+/// A type that stands for a row: the server calls a command's handler without telling which command it is, so each row
+/// needs a handler of its own.
+pub(super) trait InTable {
+    const ROW: &'static Row;
+}
+
+/// What is done with the type of each row.
+pub(super) trait ForEachRow {
+    fn row<R: InTable>(&self) -> Result<(), String>;
+}
+
+macro_rules! table {
+    ($($row:expr),* $(,)?) => {
+        pub(super) static ROWS: [Row; [$(stringify!($row)),*].len()] = [$($row),*];
+
+        /// Stops at the first error.
+        pub(super) fn for_each_row(each: &impl ForEachRow) -> Result<(), String> {
+            $({
+                struct ThisRow;
+                impl InTable for ThisRow {
+                    const ROW: &'static Row = &$row;
+                }
+                each.row::<ThisRow>()?;
+            })*
+            Ok(())
+        }
+    };
+}
+
+table![
     lock::ACQUIRE,
     release(Lock),
     renew(Lock),
