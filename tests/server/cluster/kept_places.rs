@@ -125,7 +125,7 @@ fn thirty_clients_on_one_connection_are_served_in_order() {
         .ask(format!("DLOCK.ACQUIRE {key} TOKEN held"))
         .grant();
     let request = |n: usize| format!("DLOCK.ACQUIRE {key} EX 600 TOKEN t{n} QUEUE 60000");
-    let replies = shared.ask_all(&(0..CLIENTS).map(request).collect::<Vec<_>>());
+    let replies = shared.ask_all((0..CLIENTS).map(request).collect::<Vec<_>>());
     let channels: Vec<_> = replies
         .iter()
         .map(|reply| reply.as_array()[2].as_str())

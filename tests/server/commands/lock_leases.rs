@@ -218,7 +218,7 @@ fn check_rounds_up_and_answers_0_when_overdue() {
             "DLOCK.CHECK lock t",
             "DLOCK.RELEASE lock t",
         ];
-        let left = client.ask_all(&lines)[1].as_int();
+        let left = client.ask_all(lines)[1].as_int();
         assert!((0..=50).contains(&left), "{left}");
         whole |= left == 50;
     }
@@ -228,6 +228,6 @@ fn check_rounds_up_and_answers_0_when_overdue() {
         "DEBUG SLEEP 0.02",
         "DLOCK.CHECK lock t",
     ];
-    assert_eq!(client.ask_all(&lines)[2], 0);
+    assert_eq!(client.ask_all(lines)[2], 0);
     assert_eq!(client.ask("DLOCK.CHECK absent t"), 0);
 }

@@ -65,7 +65,7 @@ fn lease_lapses_in_a_pause_and_nobody_is_granted_before_its_end() {
     let mut client = server.connect();
     let lines = ["DLOCK.ACQUIRE k PX 20", "DLOCK.PAUSE k 300"];
     let since = unix_ms();
-    client.ask_all(&lines);
+    client.ask_all(lines);
     let mut waiter = server.waiting("DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     eventually("the lapse", SOON, || lock_holders(&mut client, "k") == 0);
     // No command ends the pause.

@@ -52,7 +52,7 @@ fn renamed_hold_lapses_under_its_new_name() {
         "RENAME lock moved",
         "MOVE alone 1",
     ];
-    let replies = admin.ask_all(&lines);
+    let replies = admin.ask_all(lines);
     assert_eq!(replies[2], "OK");
     assert_eq!(replies[3], 1);
     let mut waiter = server.connect();

@@ -163,7 +163,7 @@ fn removal_in_multi_or_lua_grants_afresh() {
         "DLOCK.ACQUIRE lock TOKEN thief",
         "EXEC",
     ];
-    let replies = four.admin.ask_all(&lines);
+    let replies = four.admin.ask_all(lines);
     assert!(replies[3].as_array()[1].is_nil(), "{replies:?}");
     four.expect_granted_afresh();
 }
@@ -231,7 +231,7 @@ fn eviction_grants_afresh() {
     held.run("CONFIG SET maxmemory-policy allkeys-random");
     // One turn: the lock is evicted by the second command, and there is room again when it ends.
     let lines = ["CONFIG SET maxmemory 1", "PING", "CONFIG SET maxmemory 0"];
-    held.admin.ask_all(&lines);
+    held.admin.ask_all(lines);
     assert_eq!(held.server.info_number("stats", "evicted_keys"), 1);
     held.expect_granted_afresh();
 }
@@ -252,7 +252,7 @@ fn volatile_policy_never_evicts_held_lock() {
             "DLOCK.ACQUIRE new",
             "CONFIG SET maxmemory 0",
         ];
-        let replies = held.admin.ask_all(&lines);
+        let replies = held.admin.ask_all(lines);
         assert!(replies[2].error().starts_with("OOM "), "{replies:?}");
         assert_eq!(
             held.server.info_number("stats", "evicted_keys"),
@@ -327,7 +327,7 @@ fn key_removed_with_overdue_hold_is_granted_once() {
         "DEBUG SLEEP 0.15",
         "DEL lock",
     ];
-    assert_eq!(admin.ask_all(&lines)[2], 1);
+    assert_eq!(admin.ask_all(lines)[2], 1);
     first.granted();
     second.expect_silence(Duration::from_millis(100));
     assert_eq!(count(&mut admin, "DLOCK.INFO", "lock", "holders"), 1);

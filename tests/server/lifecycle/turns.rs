@@ -75,7 +75,7 @@ fn fifty_thousand_locks_lapse_after_start_unless_renewed() {
     server.start_again();
     let mut client = server.connect();
     let renew = |n| format!("DLOCK.RENEW k{} t{} EX 600", 49_999 - n, 49_999 - n);
-    let answers = client.ask_all(&(0..500).map(renew).collect::<Vec<_>>());
+    let answers = client.ask_all((0..500).map(renew).collect::<Vec<_>>());
     let renewed = answers.iter().filter(|reply| **reply == Reply::Int(1));
     let renewed = renewed.count() as u64;
     assert!(locks > 10_000, "{locks} of them were saved");

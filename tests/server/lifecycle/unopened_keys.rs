@@ -96,7 +96,7 @@ fn request_for_renamed_lock_finds_its_hold_at_once() {
         "DLOCK.ACQUIRE b TOKEN t",
         "DLOCK.RENEW b t PX 100",
     ];
-    let replies = client.ask_all(&lines);
+    let replies = client.ask_all(lines);
     assert!(replies[1].is_nil(), "it is held: {replies:?}");
     assert_eq!(replies[2].clone().grant().1, fence);
     wait_for_lapses(&server, 1);
@@ -147,7 +147,7 @@ fn replica_with_renamed_lock_is_asleep() {
     let replica = Server::builder().replica_of(&primary).start();
     let mut client = primary.connect();
     let lines = ["DLOCK.ACQUIRE a PX 60000", "RENAME a b"];
-    assert_eq!(client.ask_all(&lines)[1], "OK");
+    assert_eq!(client.ask_all(lines)[1], "OK");
     replica.wait_to_catch_up_with(&primary);
     let ticks = || replica.info_number("dsync", "dsync_timer_ticks");
     let before = ticks();
@@ -163,7 +163,7 @@ fn search_ends_when_a_request_has_found_the_lock() {
     let ticks = || server.info_number("dsync", "dsync_timer_ticks");
     let before = ticks();
     let lines = ["DLOCK.ACQUIRE a PX 60000", "RENAME a b"];
-    assert_eq!(client.ask_all(&lines)[1], "OK");
+    assert_eq!(client.ask_all(lines)[1], "OK");
     eventually("the search has begun", SOON, || ticks() > before);
     assert!(client.ask("DLOCK.ACQUIRE b").is_nil());
     std::thread::sleep(std::time::Duration::from_millis(100));

@@ -12,7 +12,7 @@ fn request(n: usize) -> String {
 /// The places of these clients, each asking again.
 #[track_caller]
 fn places(client: &mut Client, clients: std::ops::Range<usize>) -> Vec<i64> {
-    let replies = client.ask_all(&clients.map(request).collect::<Vec<_>>());
+    let replies = client.ask_all(clients.map(request).collect::<Vec<_>>());
     replies
         .iter()
         .map(|reply| reply.as_array()[1].as_int())

@@ -64,7 +64,7 @@ fn request_after_the_end_of_a_pause_is_granted_before_the_timer() {
         "DEBUG SLEEP 0.01",
         "DLOCK.ACQUIRE k TOKEN t",
     ];
-    let replies = primary.client.ask_all(&lines);
+    let replies = primary.client.ask_all(lines);
     let fence = fence_in(&replies[2]).expect("a grant");
     primary.expect(&[
         "k lock | PAUSE @+2".to_owned(),

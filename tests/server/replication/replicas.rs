@@ -30,7 +30,7 @@ fn removal_and_grant_after_it_reach_replica_in_order() {
                 "DEL in Lua" => call!(client, "EVAL", "return redis.call('DEL', KEYS[1])", 1, "k"),
                 "DEL in MULTI" => {
                     let lines = ["MULTI", "DEL k", "SET x 1", "EXEC"];
-                    client.ask_all(&lines).remove(3)
+                    client.ask_all(lines).remove(3)
                 }
                 "PEXPIRE" => client.ask("PEXPIRE k 20"),
                 _ => call!(client, "EVAL", "redis.call('FLUSHALL')", 0),

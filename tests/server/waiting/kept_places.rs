@@ -421,7 +421,7 @@ fn every_third_client_that_dies_in_the_queue_is_passed_over() {
         let ms = if is_dead(n) { 1_000 } else { 60_000 };
         format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE {ms}")
     };
-    let replies = shared.ask_all(&(0..CLIENTS).map(request).collect::<Vec<_>>());
+    let replies = shared.ask_all((0..CLIENTS).map(request).collect::<Vec<_>>());
     let channels: Vec<String> = replies.iter().map(|reply| place(reply).1).collect();
     shared.ask("DLOCK.RELEASE lock held");
     let mut served = Vec::new();

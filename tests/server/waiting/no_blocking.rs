@@ -31,7 +31,7 @@ fn block_is_ignored_in_transactions() {
         "DLOCK.RELEASE free mine",
         "EXEC",
     ];
-    let replies = client.ask_all(&lines);
+    let replies = client.ask_all(lines);
     let results = replies.last().expect("EXEC's").as_array();
     assert!(results[0].is_nil() && results[1].is_nil(), "{results:?}");
     results[2].grant();
@@ -96,7 +96,7 @@ fn try_in_transaction_or_script_passes_no_waiter() {
         "DLOCK.ACQUIRE lock BLOCK 0",
         "EXEC",
     ];
-    let replies = holder.ask_all(&lines);
+    let replies = holder.ask_all(lines);
     let results = replies[3].as_array();
     assert_eq!(results[0], 1);
     assert!(results[1].is_nil(), "{results:?}");
@@ -129,7 +129,7 @@ fn ephemeral_in_transaction_binds_to_its_connection() {
     let server = Server::start();
     let mut client = server.connect();
     let lines = ["MULTI", "DLOCK.ACQUIRE lock EPHEMERAL", "EXEC"];
-    client.ask_all(&lines)[2].as_array()[0].grant();
+    client.ask_all(lines)[2].as_array()[0].grant();
     let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
     client.close();
     waiter.granted();

@@ -253,7 +253,7 @@ fn release_of_queued_token_of_deleted_key_withdraws_it() {
     let mut first = server.waiting("DLOCK.ACQUIRE k TOKEN a BLOCK 0");
     second.wait_on(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
     let lines = ["DEL k", "DLOCK.RELEASE k b"];
-    assert_eq!(client.ask_all(&lines), [Reply::Int(1), Reply::Int(1)]);
+    assert_eq!(client.ask_all(lines), [Reply::Int(1), Reply::Int(1)]);
     first.granted();
     expect_withdrawn(&mut second);
     assert_eq!(client.ask("DLOCK.RELEASE k a"), 1);
