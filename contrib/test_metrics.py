@@ -164,9 +164,9 @@ def check_dashboard():
 
 
 def check_runbooks():
-    """Each alert has a chapter in docs/operations.md, and each such chapter an alert."""
-    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    chapters = {f"docs/operations.md#{title.lower()}" for title in re.findall(r"^### (Dsync\w+)$", page, re.M)}
+    """Each alert has a chapter in docs/alerts.md, and each such chapter an alert."""
+    page = (ROOT / "docs/alerts.md").read_text(encoding="utf-8")
+    chapters = {f"docs/alerts.md#{title.lower()}" for title in re.findall(r"^## (Dsync\w+)$", page, re.M)}
     text = ALERTS.read_text(encoding="utf-8")
     runbooks = re.findall(r"runbook_url: (\S+)", text)
     assert set(runbooks) == chapters and len(runbooks) == text.count("- alert:"), chapters ^ set(runbooks)

@@ -1,4 +1,4 @@
-"""The planned switch under Sentinel that docs/failover.md recommends, with the settings of that page.
+"""The planned switch under Sentinel that docs/sentinel.md recommends, with the settings of that page.
 
 python_snippet.sh runs this file, and servers.py says what it needs. After CLIENT PAUSE and SENTINEL FAILOVER all sentinels
 name the new primary, and a request that waited at the old one is granted there. With ROUNDS=n this file measures n switches
@@ -21,14 +21,14 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 from servers import SOON, Server, eventually, free_port
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "failover.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "sentinel.md"
 NEVER = Retry(NoBackoff(), 0)
 
 
 def settings_of_the_page(name):
-    """The lines of the configuration file that begins with this comment in the chapter on Sentinel."""
-    chapter = PAGE.read_text(encoding="utf-8").split("\n## Sentinel\n")[1]
-    return re.search(rf"```\n# {re.escape(name)}[^\n]*\n(.*?)```", chapter, re.S).group(1).splitlines()
+    """The lines of the configuration file that begins with this comment."""
+    page = PAGE.read_text(encoding="utf-8")
+    return re.search(rf"```\n# {re.escape(name)}[^\n]*\n(.*?)```", page, re.S).group(1).splitlines()
 
 
 def end_with(at_end, process):

@@ -1,4 +1,4 @@
-"""Runs the Python lines of docs/clients.md against servers whose roles change, and against addresses that never answer.
+"""Runs the Python lines of docs/client-rules.md against servers whose roles change, and against addresses that never answer.
 
 python_snippet.sh runs this file, and servers.py says what it needs. The lines get a shorter lease and an address that always
 leads to the present primary, as a service address or a proxy does.
@@ -15,7 +15,7 @@ from unittest import mock
 
 from servers import SOON, Address, eventually, primary_and_replica
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "client-rules.md"
 
 
 def lines_of_the_page(address, lease=6):
@@ -144,7 +144,7 @@ def main():
         acquire_and_hold_over_failovers(first, second, address)
         give_up(first, address)
         tell_the_loss_while_connecting(first)
-    print("dsync: the Python lines of docs/clients.md follow the primary, and tell a loss in time.")
+    print("dsync: the Python lines of docs/client-rules.md follow the primary, and tell a loss in time.")
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ fn users_with_the_modules_categories_can_do_their_jobs_only() {
 #[track_caller]
 fn expect_typed_lines_to_be_permitted(server: &Server) {
     let mut lines = 0;
-    for page in ["operations", "settings", "events", "metrics"] {
+    for page in ["operations", "alerts", "settings", "events", "metrics"] {
         for Typed { user, command } in typed_lines(&document(&format!("docs/{page}.md"))) {
             let mut client = match user.as_str() {
                 "admin" => server.connect(),

@@ -284,7 +284,7 @@ fn once_changes_in_replication_stream_are_exact() {
     assert_eq!(rest, [apply(&["VANISH".to_owned()])]);
 }
 
-/// docs/operations.md warns that an AOF contains tokens and results.
+/// docs/acl.md warns that an AOF contains tokens and results.
 #[test]
 fn results_and_tokens_are_readable_in_the_aof() {
     let server = Server::builder()

@@ -1,7 +1,7 @@
 //! Tokens are secrets: a client that may look at everything learns no token, so it cannot end other clients' holds.
 //!
 //! The tests send a long list of commands, right and wrong, each with a marked token, and then search everything that
-//! the server shows. They also assert that tokens do remain where docs/operations.md says so: in the AOF, in DUMP, on replicas.
+//! the server shows. They also assert that tokens do remain where docs/acl.md says so: in the AOF, in DUMP, on replicas.
 
 use crate::support::steps::*;
 use crate::support::*;

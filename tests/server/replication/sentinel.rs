@@ -122,7 +122,7 @@ fn sentinel_failover_ends_waits_and_keeps_holds() {
     assert_calm(new);
 }
 
-/// The settings that docs/failover.md shows for each of three servers, and for the sentinels.
+/// The settings that docs/sentinel.md shows for each of three servers, and for the sentinels.
 const EVERY_SERVER: [(&str, &str); 4] = [
     ("appendonly", "yes"),
     ("appendfsync", "everysec"),
