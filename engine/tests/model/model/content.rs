@@ -97,6 +97,21 @@ impl ModelContent {
             .sum()
     }
 
+    /// The moments until which the key is closed: those of a delay and of a pause.
+    pub(super) fn closings(&mut self) -> [&mut Option<u64>; 2] {
+        [&mut self.work.delayed_until_ms, &mut self.paused_until_ms]
+    }
+
+    pub(super) fn closed_until_ms(&self) -> impl Iterator<Item = u64> {
+        let closings = [self.work.delayed_until_ms, self.paused_until_ms];
+        closings.into_iter().flatten()
+    }
+
+    /// Until when the key is kept, even if nobody uses it and nothing is left of it.
+    pub(super) fn kept_at_least_until_ms(&self) -> Option<u64> {
+        self.paused_until_ms
+    }
+
     pub(super) fn fits(&self, claim: Claim, limit: Option<u32>) -> bool {
         if self.paused_until_ms.is_some() {
             return false;

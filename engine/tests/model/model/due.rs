@@ -78,7 +78,7 @@ impl Model {
         let content = self.content(name);
         !is_queued
             && content.is_some_and(|content| {
-                content.paused_until_ms.is_some() && content.holds.is_empty()
+                content.kept_at_least_until_ms().is_some() && content.holds.is_empty()
             })
     }
 
@@ -141,8 +141,7 @@ impl Model {
                     .chain([at.saturating_sub(now.lease.0)])
                     .min();
             }
-            let closed_until_ms = [content.paused_until_ms, content.work.delayed_until_ms];
-            for until_ms in closed_until_ms.into_iter().flatten() {
+            for until_ms in content.closed_until_ms() {
                 let left_us = until_ms.saturating_sub(ms(now)) * 1_000;
                 first = first.into_iter().chain([left_us]).min();
             }

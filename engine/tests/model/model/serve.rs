@@ -45,16 +45,13 @@ impl Model {
         self.open(name, now);
     }
 
-    /// Ends a delay and a pause, each if its time is up. Returns whether it ended one.
+    /// Ends what closes the key, if its time is up. Returns whether it ended something.
     fn open(&mut self, name: Name, now: Now) -> bool {
         let Some(content) = self.content_mut(name) else {
             return false;
         };
         let mut has_opened = false;
-        for until_ms in [
-            &mut content.work.delayed_until_ms,
-            &mut content.paused_until_ms,
-        ] {
+        for until_ms in content.closings() {
             if until_ms.is_some_and(|until_ms| until_ms <= ms(now)) {
                 *until_ms = None;
                 has_opened = true;
@@ -132,11 +129,11 @@ impl Model {
                 .finished_ms
                 .unwrap_or(idle_from + self.settings.group_idle_ms),
         };
-        kept_until_ms.max(content.paused_until_ms.unwrap_or(0))
+        kept_until_ms.max(content.kept_at_least_until_ms().unwrap_or(0))
     }
 
-    /// Does what comes before each request that may write, and before each visit of the timer: ends a delay and a
-    /// pause that are over, and forgets a key that has been kept long enough.
+    /// Does what comes before each request that may write, and before each visit of the timer: ends what
+    /// closes the key, if it is over, and forgets a key that has been kept long enough.
     pub fn overdue(&mut self, name: Name, now: Now) {
         if !now.may_write {
             return;
@@ -160,8 +157,8 @@ impl Model {
         let mut queues = self.queues.iter().filter(|queue| queue.name == name);
         let is_queued = queues.any(|queue| queue.left || !queue.seats.is_empty());
         let is_used = !content.holds.is_empty() || !is_concluded && is_queued;
-        let is_paused = content.paused_until_ms.is_some();
-        if is_kept && !is_used && !is_paused && self.kept_until_ms(content) <= ms(now) {
+        let may_go = !is_used && content.kept_at_least_until_ms().is_none();
+        if is_kept && may_go && self.kept_until_ms(content) <= ms(now) {
             self.delete(name);
         }
     }
@@ -171,7 +168,7 @@ impl Model {
             return false;
         };
         content.holds.is_empty()
-            && content.paused_until_ms.is_none()
+            && content.kept_at_least_until_ms().is_none()
             && match content.family {
                 Family::Semaphore => content.pinned.is_none() && !waited,
                 Family::Group | Family::Once => !waited && self.kept_until_ms(content) <= ms(now),
