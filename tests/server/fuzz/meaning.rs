@@ -135,17 +135,8 @@ pub enum Meaning {
         key: String,
         limit: Option<u64>,
     },
-    Expect,
-    /// PAUSE: from then on requests wait that nobody holds up.
-    Pause,
-    Info,
-    /// DONCE.GET.
-    Get,
-    Contended,
-    /// DSYNC.HOLDS.
-    Holds,
-    /// DSYNC.LOG, without RESET.
-    Log,
+    /// Any other command of the module: it ends no hold, and only its reply is checked.
+    Plain,
     /// The values of these keys are removed, at once or `later_ms` later.
     Remove {
         keys: Vec<String>,
@@ -193,9 +184,9 @@ fn read(words: &[String]) -> Option<Meaning> {
         return read_own(family, verb, words);
     }
     Some(match name.as_str() {
-        "DSYNC.CONTENDED" => Meaning::Contended,
-        "DSYNC.HOLDS" => Meaning::Holds,
-        "DSYNC.LOG" if words.len() != 2 => Meaning::Log,
+        // With one word more it is RESET, or malformed.
+        "DSYNC.LOG" if words.len() == 2 => Meaning::Other,
+        "DSYNC.CONTENDED" | "DSYNC.HOLDS" | "DSYNC.LOG" => Meaning::Plain,
         "DEL" | "UNLINK" => Meaning::Remove {
             keys: words[1..].to_vec(),
             later_ms: None,
@@ -264,18 +255,14 @@ fn read_own(family: CommandFamily, verb: &str, words: &[String]) -> Option<Meani
         (_, "REVOKE") => Some(Meaning::Revoke {
             fence: words.get(2)?.parse().ok()?,
         }),
-        (_, "PAUSE") => Some(Meaning::Pause),
-        (_, "INFO") => Some(Meaning::Info),
         (CommandFamily::Semaphore, "LIMIT") => Some(Meaning::Pin {
             key,
             limit: words.get(2)?.parse().ok(),
         }),
-        (CommandFamily::Group, "EXPECT") => Some(Meaning::Expect),
-        (CommandFamily::Once, "GET") => Some(Meaning::Get),
         (CommandFamily::Group, "WAIT") => Some(Meaning::Wait {
             block_ms: words.get(3).and_then(|ms| ms.parse().ok()),
         }),
-        _ => None,
+        _ => Some(Meaning::Plain),
     }
 }
 

@@ -55,16 +55,7 @@ pub fn check(
         },
         Meaning::Revoke { .. } => is_within(reply, 0, 1),
         Meaning::Pin { .. } => is_within(reply, -1, MAX_COUNT),
-        Meaning::Expect => is_within(reply, 0, MAX_COUNT),
-        Meaning::Pause => is_within(reply, 0, MAX_PAUSE_MS),
-        Meaning::Info => reply.is_nil() || is_info(reply),
-        Meaning::Get => match reply {
-            Reply::Array(items) => is_result(items),
-            reply => reply.is_nil(),
-        },
-        Meaning::Contended => is_contended(reply),
-        Meaning::Holds => is_page_of_holds(reply),
-        Meaning::Log => is_list(reply, is_logged_end),
+        Meaning::Plain => check_plain(request, reply),
         // The server's own commands: their replies are not checked.
         Meaning::Remove { .. }
         | Meaning::Move { .. }
@@ -150,6 +141,24 @@ fn check_word(word: &Word, reply: &Reply) -> bool {
     }
 }
 
+/// The replies of the commands that have no [`Meaning`] of their own.
+fn check_plain(request: &FuzzRequest, reply: &Reply) -> bool {
+    let name = request.words[0].to_ascii_uppercase();
+    match name.split_once('.') {
+        Some((_, "PAUSE")) => is_within(reply, 0, MAX_PAUSE_MS),
+        Some((_, "INFO")) => reply.is_nil() || is_info(reply),
+        Some(("DWG", "EXPECT")) => is_within(reply, 0, MAX_COUNT),
+        Some(("DONCE", "GET")) => match reply {
+            Reply::Array(items) => is_result(items),
+            reply => reply.is_nil(),
+        },
+        Some(("DSYNC", "CONTENDED")) => is_contended(reply),
+        Some(("DSYNC", "HOLDS")) => is_page_of_holds(reply),
+        Some(("DSYNC", "LOG")) => is_list(reply, is_logged_end),
+        _ => false,
+    }
+}
+
 fn check_error(
     request: &FuzzRequest,
     meaning: &Meaning,
@@ -175,14 +184,8 @@ fn check_error(
         Meaning::Wait { .. } => {
             begins(&["WRONGTYPE"]) || waits && begins(&["UNBLOCKED", "QUEUEFULL"])
         }
-        Meaning::Word(_)
-        | Meaning::Revoke { .. }
-        | Meaning::Pin { .. }
-        | Meaning::Expect
-        | Meaning::Pause
-        | Meaning::Info
-        | Meaning::Get => begins(&["WRONGTYPE"]),
-        Meaning::Contended | Meaning::Holds | Meaning::Log => false,
+        Meaning::Word(_) | Meaning::Revoke { .. } | Meaning::Pin { .. } => begins(&["WRONGTYPE"]),
+        Meaning::Plain => !request.words[0].starts_with("DSYNC.") && begins(&["WRONGTYPE"]),
         Meaning::Move { .. } => begins(&[
             "ERR no such key",
             "ERR source and destination objects are the same",
@@ -375,5 +378,10 @@ fn reply_outside_the_contract_is_found() {
     );
     assert!(!judge("DLOCK.ACQUIRE a PX 5", error("ERR syntax"), true));
     assert!(!judge("DLOCK.RELEASE a t", Reply::Int(2), true));
+    assert!(judge("DLOCK.PAUSE a 5", Reply::Int(0), true));
+    assert!(!judge("DLOCK.PAUSE a 5", Reply::Nil, true));
+    assert!(!judge("DLOCK.UNKNOWN a", Reply::Nil, true));
+    assert!(judge("DONCE.GET a", error("WRONGTYPE x"), true));
+    assert!(!judge("DSYNC.HOLDS 0", error("WRONGTYPE x"), true));
     assert!(!judge("DLOCK.RELEASE a t", error("READONLY x"), true));
 }

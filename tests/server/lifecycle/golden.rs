@@ -39,18 +39,6 @@ const LONGEST: [(&str, u64); 4] = [
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Fields of INFO that are true at one moment only, or on one server only.
-const PASSING: [&str; 8] = [
-    "lease-left-ms",
-    "held-ms",
-    "client",
-    "longest-wait-ms",
-    "delay-left-ms",
-    "paused-ms",
-    "age-ms",
-    "kept-ms",
-];
-
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
@@ -82,6 +70,11 @@ fn info_command(key: &str) -> &'static str {
     }
 }
 
+/// Whether a field of INFO is true at one moment only, or on one server only: a duration, or a connection.
+fn is_passing(field: &str) -> bool {
+    field == "client" || field.ends_with("-ms") && !field.ends_with("-unix-ms")
+}
+
 /// Flattens a reply into values by their paths.
 fn flatten(path: &str, reply: &Reply, into: &mut BTreeMap<String, String>) {
     match reply {
@@ -93,7 +86,7 @@ fn flatten(path: &str, reply: &Reply, into: &mut BTreeMap<String, String>) {
         Reply::Array(pairs) => {
             for pair in pairs.chunks_exact(2) {
                 let name = pair[0].as_str();
-                if !PASSING.contains(&name) {
+                if !is_passing(name) {
                     let path = if path.is_empty() {
                         name.to_owned()
                     } else {
