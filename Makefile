@@ -64,11 +64,12 @@ bench-instructions: ## count the instructions that the server executes for an op
 bench-quick: ## run all of these but the installed libraries and the instructions at a small size, to see that every reply is right
 	@sh scripts/bench.sh quick
 
-lint: ## check format, clippy's lints and the documentation
+lint: ## check format, clippy's lints, the documentation and how long the lines of comments are
 	@sh scripts/need.sh build
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
+	@! git grep -nE '.{126}' -- '*.rs' | grep -E '^[^:]*:[0-9]*: *//[/!]? [^|]' || { echo 'a comment has at most 125 characters a line' >&2; exit 1; }
 
 # Not part of `lint`, because the tool takes some minutes to build.
 lint-clients: ## the same for the Rust client and the tool

@@ -1,7 +1,8 @@
 #!/bin/sh
-# test.sh: tests the tool, on $DSYNC_TEST_SERVER (a redis-server or valkey-server) with $DSYNC_TEST_MODULE (libdsync.so).
-# Without them, on the server that scripts/server.sh finds and the module that `make build` has built. Needs only cargo and
-# the server: everything is built under target/cli. Arguments go to the tests, `cli/test.sh losses::` runs one file.
+# test.sh: tests the tool, on $DSYNC_TEST_SERVER (a redis-server or valkey-server) with $DSYNC_TEST_MODULE
+# (libdsync.so). Without them, on the server that scripts/server.sh finds and the module that `make build` has built.
+# Needs only cargo and the server: everything is built under target/cli. Arguments go to the tests, `cli/test.sh
+# losses::` runs one file.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,5 @@
-//! The commit that INFO shows is found in every kind of source tree: with its branch in a file or packed, with HEAD on no
-//! branch, in a further work tree, and in an archive.
+//! The commit that INFO shows is found in every kind of source tree: with its branch in a file or packed, with HEAD on
+//! no branch, in a further work tree, and in an archive.
 
 #![allow(clippy::expect_used, reason = "a test that fails panics and says why")]
 

@@ -269,8 +269,8 @@ impl Side {
     }
 }
 
-/// Returns `measure(true)`, the figure of ours, and `measure(false)`, of theirs. Which side begins changes from slice to
-/// slice and from pair to pair (A B B A, B A A B), so that neither gains by a machine that becomes slower or faster.
+/// Returns `measure(true)`, the figure of ours, and `measure(false)`, of theirs. Which side begins changes from slice
+/// to slice and from pair to pair (A B B A, B A A B), so that neither gains by a machine that becomes slower or faster.
 pub fn in_order<T>(
     pair: usize,
     slice: usize,

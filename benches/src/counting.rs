@@ -1,12 +1,13 @@
-//! Counts the instructions that a server executes, with valgrind's callgrind, so that two counts of the same work agree.
+//! Counts the instructions that a server executes, with valgrind's callgrind, so that two counts of the same work
+//! agree.
 //!
 //! callgrind writes what it has counted into a file whenever the server begins to carry out DEBUG. So the count of some
 //! work is the difference of two files: that between two DEBUGs with the work between them, and that between two
 //! without.
 //!
-//! A slow server does more of what it does by the clock. So its cron is paused, besides what [`crate::valgrind`] sets. What
-//! the server is sent must not depend on the clock either: [`await_sleep`] separates two turns of its event loop, and what
-//! arrives while its process is stopped is read in one turn.
+//! A slow server does more of what it does by the clock. So its cron is paused, besides what [`crate::valgrind`] sets.
+//! What the server is sent must not depend on the clock either: [`await_sleep`] separates two turns of its event loop,
+//! and what arrives while its process is stopped is read in one turn.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! How a server is started whose instructions are counted: under valgrind, with as little as possible that depends on the
-//! clock. Its cron is called once a second, the allocator keeps the pages that were freed, and the AOF is not synced.
+//! How a server is started whose instructions are counted: under valgrind, with as little as possible that depends on
+//! the clock. Its cron is called once a second, the allocator keeps the pages that were freed, and the AOF is not
+//! synced.
 
 use std::path::Path;
 

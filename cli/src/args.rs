@@ -72,9 +72,9 @@ end of the hold for the lease and 5 s (at most 35 s where no success is to be to
 /// Run a command while holding a lock, permits of a semaphore, a work-once key or a place in a group
 ///
 /// Waits in the server's queue, first come, first served; renews the lease while the command runs; releases when the
-/// command and what it left behind in its session have ended. If the hold is lost, because the server cannot be reached or
-/// somebody revoked it, the command and all that descends from it get SIGTERM, and SIGKILL before the lease has run out by
-/// this machine's clock.
+/// command and what it left behind in its session have ended. If the hold is lost, because the server cannot be reached
+/// or somebody revoked it, the command and all that descends from it get SIGTERM, and SIGKILL before the lease has run
+/// out by this machine's clock.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_AFTER, group = ArgGroup::new("what").required(true).args(["lock", "semaphore", "once", "group"]))]
 pub struct Run {
@@ -130,7 +130,8 @@ pub struct Run {
     /// The exit status for busy, instead of 75
     #[arg(short = 'E', long, value_name = "STATUS", default_value_t = 75)]
     pub conflict_exit_code: u8,
-    /// The command does not inherit REDIS_URL, REDISCLI_AUTH and what begins with DSYNC_, apart from what describes its hold
+    /// The command does not inherit REDIS_URL, REDISCLI_AUTH and what begins with DSYNC_, apart from what describes its
+    /// hold
     #[arg(long)]
     pub hide_server: bool,
     /// Print nothing but errors
@@ -157,8 +158,9 @@ pub struct Ls {
 
 /// End a hold by its fence, or all holds of an owner
 ///
-/// It does not stop the holder's work: a holder that renews learns of it at its next renewal. The fence stands in the lists
-/// of `dsync ls` and `dsync top`. A waiter that keeps its place with QUEUE is withdrawn by the number of its place.
+/// It does not stop the holder's work: a holder that renews learns of it at its next renewal. The fence stands in the
+/// lists of `dsync ls` and `dsync top`. A waiter that keeps its place with QUEUE is withdrawn by the number of its
+/// place.
 #[derive(Args, Debug)]
 pub struct Revoke {
     /// The key that is held

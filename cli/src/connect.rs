@@ -1,9 +1,9 @@
 //! Connects to the servers that the command line names, for the commands that look at one moment: `dsync run` hands the
 //! servers to the client library instead, see `library`.
 //!
-//! Connecting takes no longer than the time-out in all, whatever is on the way: names that are looked up, several addresses,
-//! TLS, the login, sentinels and nodes of a cluster. Sentinels and nodes are asked all at the same time, and the first good
-//! answer counts, so one that is dead or stopped costs no time.
+//! Connecting takes no longer than the time-out in all, whatever is on the way: names that are looked up, several
+//! addresses, TLS, the login, sentinels and nodes of a cluster. Sentinels and nodes are asked all at the same time, and
+//! the first good answer counts, so one that is dead or stopped costs no time.
 
 use std::time::Duration;
 
@@ -111,8 +111,9 @@ impl Servers {
         Err(Failure::new(Status::Unreachable, message))
     }
 
-    /// Returns what no repetition would change: the server is no node of a cluster, or no sentinel knows the name of the
-    /// primary, or the login is refused. What cannot be told in a moment is left to those who repeat their requests.
+    /// Returns what no repetition would change: the server is no node of a cluster, or no sentinel knows the name of
+    /// the primary, or the login is refused. What cannot be told in a moment is left to those who repeat their
+    /// requests.
     pub fn check(&self) -> Result<()> {
         const MOMENT: Duration = Duration::from_secs(1);
         let servers = self.clone();
@@ -127,8 +128,8 @@ impl Servers {
         }
     }
 
-    /// Does the work, or gives up when the time-out is over: the library bounds its steps, and the look-up of names has no
-    /// bound at all.
+    /// Does the work, or gives up when the time-out is over: the library bounds its steps, and the look-up of names has
+    /// no bound at all.
     fn in_time<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Servers) -> Result<T> + Send + 'static,
@@ -180,8 +181,8 @@ impl Servers {
         })
     }
 
-    /// Connects to the primary that a sentinel names. One that is no primary is not taken: the sentinel has not yet heard of
-    /// a failover.
+    /// Connects to the primary that a sentinel names. One that is no primary is not taken: the sentinel has not yet
+    /// heard of a failover.
     fn open_by_sentinel(&self, address: &ConnectionAddr) -> Result<Node> {
         let Place::Sentinel(Sentinels { master, login, .. }) = &self.place else {
             return self.open(address);

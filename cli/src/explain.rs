@@ -1,8 +1,8 @@
 //! What an error of a server, or of the way to it, means, and what the user can do about it.
 //!
-//! Codes and classes decide, not texts, where there is one. The server's own words are shown only where they say more than
-//! ours, and never the arguments of a command, which a server repeats to a client when it does not know the command: a
-//! token could be among them.
+//! Codes and classes decide, not texts, where there is one. The server's own words are shown only where they say more
+//! than ours, and never the arguments of a command, which a server repeats to a client when it does not know the
+//! command: a token could be among them.
 
 use std::error::Error as _;
 use std::io;

@@ -83,8 +83,8 @@ fn page(command: &Command, folder: &Path) -> io::Result<()> {
     fs::write(folder.join(man.get_filename()), out)
 }
 
-/// Makes sections of what stands behind the options: a paragraph whose first line is like `Exit status:` is one, all others
-/// are notes. Indented lines stay lines.
+/// Makes sections of what stands behind the options: a paragraph whose first line is like `Exit status:` is one, all
+/// others are notes. Indented lines stay lines.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     let mut is_in_notes = false;

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Returns what the work comes to, or `None` when the time is up. What takes longer goes on unseen in its thread, until its
-/// own time-outs end it.
+/// Returns what the work comes to, or `None` when the time is up. What takes longer goes on unseen in its thread, until
+/// its own time-outs end it.
 pub fn within<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,15 +1,15 @@
 //! Text for terminals: what other people wrote made harmless, and tables.
 //!
-//! Everything that is printed as text goes through [`printable`] or [`lines`]: keys, owners, and what a server says. JSON
-//! does not: it is for programs, which need the exact text, and JSON escapes the control characters by itself.
+//! Everything that is printed as text goes through [`printable`] or [`lines`]: keys, owners, and what a server says.
+//! JSON does not: it is for programs, which need the exact text, and JSON escapes the control characters by itself.
 
 use std::io::{self, Write};
 
 use redis::RedisError;
 
-/// Returns bytes as one line of text that shows what is there: control characters must not move the cursor or colour the
-/// screen, and characters without a width or that turn the direction must not make one name look like another. They are
-/// escaped (`\u{1b}`, `\u{202e}`). Escaping twice changes nothing.
+/// Returns bytes as one line of text that shows what is there: control characters must not move the cursor or colour
+/// the screen, and characters without a width or that turn the direction must not make one name look like another. They
+/// are escaped (`\u{1b}`, `\u{202e}`). Escaping twice changes nothing.
 pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for c in String::from_utf8_lossy(bytes).chars() {

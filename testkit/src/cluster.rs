@@ -241,8 +241,8 @@ impl Cluster {
         expect_ok(&client.call(&[words.as_slice(), &slots, &to].concat()));
     }
 
-    /// `CLUSTER FAILOVER` at a replica, repeated if the replica gives up. Returns when `nodes`, among them the replica and
-    /// its old primary, see it as serving the slot.
+    /// `CLUSTER FAILOVER` at a replica, repeated if the replica gives up. Returns when `nodes`, among them the replica
+    /// and its old primary, see it as serving the slot.
     #[track_caller]
     pub fn fail_over_to(&self, replica: usize, slot: u16, nodes: &[usize]) {
         let mut client = self.nodes[replica].connect();

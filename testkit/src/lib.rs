@@ -1,8 +1,8 @@
 //! Real servers for tests and the benchmark: started, stopped, killed, cut off, asked, and read byte by byte.
 //!
-//! Each server has its own directory and port, so tests run in parallel. No server outlives the process that started it,
-//! however that ends. A server whose test fails prints its log. Every wait has a deadline, and its failure names what did
-//! not happen.
+//! Each server has its own directory and port, so tests run in parallel. No server outlives the process that started
+//! it, however that ends. A server whose test fails prints its log. Every wait has a deadline, and its failure names
+//! what did not happen.
 //!
 //! - `builder`, `program`, `server`, `observe`: start a server, and ask it about itself;
 //! - `cluster_builder`, `cluster`, `nodes_view`, `slot_move`, `sentinels`: start several together;
@@ -11,8 +11,8 @@
 //! - `resp`, `inbox`, `reply`: the protocol, the bytes that have arrived, and a reply with methods to read it;
 //! - `process`, `ports`, `folder`, `eventually`: what all of these need.
 //!
-//! Deliberately absent: fixed sleeps, and dsync's commands; of its INFO only the number of waiters is known. What one suite
-//! alone needs is in that suite.
+//! Deliberately absent: fixed sleeps, and dsync's commands; of its INFO only the number of waiters is known. What one
+//! suite alone needs is in that suite.
 
 #![allow(
     clippy::expect_used,

@@ -33,8 +33,8 @@ static FORKER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
 });
 
 /// A command that runs `program` and dies with the test process, behind the words of a program that enters a namespace
-/// (`nsenter --net ...`) and replaces itself there by its arguments, if there are any. Every step replaces the one before
-/// by exec, so the child's process id is the program's.
+/// (`nsenter --net ...`) and replaces itself there by its arguments, if there are any. Every step replaces the one
+/// before by exec, so the child's process id is the program's.
 pub fn mortal(entry: &[String], program: &str) -> Command {
     let mut words = entry.iter().map(String::as_str).chain(["setpriv"]);
     let mut command = Command::new(words.next().expect("one word at least"));

@@ -7,8 +7,8 @@ pub(crate) fn server_program() -> String {
     absolute(std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned()))
 }
 
-/// A path as an absolute one, because servers run in other directories; a name to look up on PATH as it is. Links are not
-/// resolved: Debian's `redis-server` is a link, and the program behind it goes by the name it was called by.
+/// A path as an absolute one, because servers run in other directories; a name to look up on PATH as it is. Links are
+/// not resolved: Debian's `redis-server` is a link, and the program behind it goes by the name it was called by.
 pub(crate) fn absolute(program: String) -> String {
     if !program.contains('/') {
         return program;

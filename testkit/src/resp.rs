@@ -1,9 +1,9 @@
 //! RESP2 and RESP3 as bytes: writes requests and parses replies.
 //!
 //! [`parse`] takes nothing from an incomplete reply, so bytes that arrived before a timeout are not lost. A [`Frame`]
-//! borrows from the connection's buffer, so reading one costs no allocation unless it is an array: the benchmark's client
-//! must keep a server's pipe full. The crate `redis` would not do: its connection cannot be used after a timeout, and tests
-//! must be able to see a second reply, a missing reply and the raw replication stream.
+//! borrows from the connection's buffer, so reading one costs no allocation unless it is an array: the benchmark's
+//! client must keep a server's pipe full. The crate `redis` would not do: its connection cannot be used after a
+//! timeout, and tests must be able to see a second reply, a missing reply and the raw replication stream.
 
 use std::fmt;
 use std::io::Write;

@@ -35,8 +35,8 @@ const IMPATIENT_MS: u32 = 500;
 const PATIENT_MS: u32 = 10_000;
 
 /// `SENTINEL DEBUG` settings, in milliseconds. `ask-period` is not among them: sentinels that ask each other more often
-/// stand against each other more often, and then all wait for twice `failover-timeout`. After four of its publish periods a
-/// sentinel that has not heard of a promotion takes it back.
+/// stand against each other more often, and then all wait for twice `failover-timeout`. After four of its publish
+/// periods a sentinel that has not heard of a promotion takes it back.
 const PERIODS: &[(&str, &str)] = &[
     ("info-period", "300"),
     ("ping-period", "200"),
@@ -63,8 +63,8 @@ impl Sentinels {
         Sentinels::start(builders, settings, PERIODS, primary, replicas)
     }
 
-    /// One sentinel, which needs no other to decide, with its own periods: it takes longer, and overlooks longer pauses of
-    /// a busy machine.
+    /// One sentinel, which needs no other to decide, with its own periods: it takes longer, and overlooks longer pauses
+    /// of a busy machine.
     #[track_caller]
     pub fn alone(settings: &[(&str, u32)], primary: &Server, replicas: usize) -> Sentinels {
         let builder = [Server::builder()].into_iter();

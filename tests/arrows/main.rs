@@ -1,16 +1,16 @@
 //! Checks which source files use which: only `commands → module → engine`, and never in a circle.
 //!
 //! There is an arrow from a file to each one that defines what it uses:
-//! - by a path, in a `use` or inline. A re-export (`pub use`) is no arrow; a path through it leads to the file that defines
-//!   the name. So a root (`lib.rs`, `mod.rs`, `x.rs` of `x/`) that only declares and re-exports is in no circle, and one
-//!   whose own code uses its files counts like any other;
-//! - by a method or a constant of a type, to the file with that `impl`: `self.f()`, `Type::f()`, and `x.f()` where the type
-//!   of `x` is seen. It is seen by its declaration, by fields, by what functions return, inside of `Option`, `Result`,
-//!   `Arc` and the like, and as the parameter of a closure.
+//! - by a path, in a `use` or inline. A re-export (`pub use`) is no arrow; a path through it leads to the file that
+//!   defines the name. So a root (`lib.rs`, `mod.rs`, `x.rs` of `x/`) that only declares and re-exports is in no
+//!   circle, and one whose own code uses its files counts like any other;
+//! - by a method or a constant of a type, to the file with that `impl`: `self.f()`, `Type::f()`, and `x.f()` where the
+//!   type of `x` is seen. It is seen by its declaration, by fields, by what functions return, inside of `Option`,
+//!   `Result`, `Arc` and the like, and as the parameter of a closure.
 //!
-//! Not seen: methods of values whose type is a generic parameter, is bound by a pattern of ours (`Body::Lock(lock)`), or
-//! is that of an `if` or a `match`; code that a macro makes, and methods in the tokens of a macro that are no expressions;
-//! which `impl` of a trait is called through the trait. Unit tests are not read.
+//! Not seen: methods of values whose type is a generic parameter, is bound by a pattern of ours (`Body::Lock(lock)`),
+//! or is that of an `if` or a `match`; code that a macro makes, and methods in the tokens of a macro that are no
+//! expressions; which `impl` of a trait is called through the trait. Unit tests are not read.
 
 #![allow(
     clippy::expect_used,

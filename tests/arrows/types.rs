@@ -1,4 +1,5 @@
-//! The types of all crates, with their fields and methods: as much as it takes to see which file defines a called method.
+//! The types of all crates, with their fields and methods: as much as it takes to see which file defines a called
+//! method.
 
 use std::collections::BTreeMap;
 

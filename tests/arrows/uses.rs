@@ -124,8 +124,8 @@ impl Reader<'_> {
         self.scope.variables = outer;
     }
 
-    /// Reads the arguments of a call. The parameters of a closure have the types that the function wants, or those inside
-    /// of the receiver: `option.map(|inner| …)`.
+    /// Reads the arguments of a call. The parameters of a closure have the types that the function wants, or those
+    /// inside of the receiver: `option.map(|inner| …)`.
     fn read_arguments<'e>(
         &mut self,
         args: impl Iterator<Item = &'e Expr>,

@@ -1,8 +1,8 @@
 """The planned switch under Sentinel that docs/sentinel.md recommends, with the settings of that page.
 
-python_snippet.sh runs this file, and servers.py says what it needs. After CLIENT PAUSE and SENTINEL FAILOVER all sentinels
-name the new primary, and a request that waited at the old one is granted there. With ROUNDS=n this file measures n switches
-instead, and as many of each other kind.
+python_snippet.sh runs this file, and servers.py says what it needs. After CLIENT PAUSE and SENTINEL FAILOVER all
+sentinels name the new primary, and a request that waited at the old one is granted there. With ROUNDS=n this file
+measures n switches instead, and as many of each other kind.
 """
 
 import contextlib
@@ -148,8 +148,8 @@ def waiter_is_served(group):
 def measure(group, switch):
     """Lets a client that asks the sentinels take one new lock after the other over a switch.
 
-    Returns the seconds until all sentinels name the new primary, the longest time in seconds without a grant, and how many
-    grants the new primary does not have.
+    Returns the seconds until all sentinels name the new primary, the longest time in seconds without a grant, and how
+    many grants the new primary does not have.
     """
     old = group.settle()
     grants, since = [time.monotonic()], time.monotonic()

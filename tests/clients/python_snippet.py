@@ -1,7 +1,7 @@
 """Runs the Python lines of docs/client-rules.md against servers whose roles change, and against addresses that never answer.
 
-python_snippet.sh runs this file, and servers.py says what it needs. The lines get a shorter lease and an address that always
-leads to the present primary, as a service address or a proxy does.
+python_snippet.sh runs this file, and servers.py says what it needs. The lines get a shorter lease and an address that
+always leads to the present primary, as a service address or a proxy does.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ def acquire_and_hold_over_failovers(first, second, address):
 
 
 def give_up(first, address):
-    """A wait that ends in vain withdraws its request: once more if it was not there, as it could have been on its way."""
+    """A wait that ends in vain withdraws its request: once more if it was not there: it could have been on its way."""
     names = lines_of_the_page(f"127.0.0.1:{address.port}")
     names["BLOCK"] = 0.5
     first.client.execute_command("DLOCK.ACQUIRE", "jobs:2", "EX", 600, "TOKEN", "before")

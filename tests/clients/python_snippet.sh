@@ -2,8 +2,8 @@
 # python_snippet.sh [FILE ...]: runs the Python lines of docs/client-rules.md and docs/failover.md, and the switch that
 # docs/sentinel.md recommends, against real servers. The files are python_*.py, each of which says what it tests.
 #
-# DSYNC_TEST_SERVER is the server's program, DSYNC_TEST_MODULE the module; both have the defaults of a developer's machine.
-# Installs redis-py, in the version that the page names, under target/clients/python_snippet.
+# DSYNC_TEST_SERVER is the server's program, DSYNC_TEST_MODULE the module; both have the defaults of a developer's
+# machine. Installs redis-py, in the version that the page names, under target/clients/python_snippet.
 set -eu
 cd "$(dirname "$0")/../.."
 

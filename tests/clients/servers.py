@@ -33,7 +33,8 @@ def eventually(what, condition, within=SOON):
 
 
 def free_port():
-    # Below the ports that Linux gives to outgoing connections: none of them takes the port of a server that starts again.
+    # Below the ports that Linux gives to outgoing connections: none of them takes the port of a server that starts
+    # again.
     while True:
         port = random.randrange(11_000, 21_000)
         with contextlib.suppress(OSError), socket.socket() as probe:

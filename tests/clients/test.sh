@@ -2,8 +2,8 @@
 # test.sh: shows that client libraries can share one connection among many waiting tasks, and runs the Python lines of
 # docs/client-rules.md.
 #
-# Starts $DSYNC_TEST_SERVER with $DSYNC_TEST_MODULE on a free port of 127.0.0.1; the server ends with this script. Installs
-# the libraries under target/clients, in pinned versions. Needs Node and cargo.
+# Starts $DSYNC_TEST_SERVER with $DSYNC_TEST_MODULE on a free port of 127.0.0.1; the server ends with this script.
+# Installs the libraries under target/clients, in pinned versions. Needs Node and cargo.
 set -eu
 cd "$(dirname "$0")/../.."
 

@@ -1,7 +1,7 @@
-"""What a waiting client and a kept place cost the server: as counted against maxmemory (used_memory), and as resident (RSS).
+"""What a waiting client and a kept place cost the server: counted against maxmemory (used_memory), and resident (RSS).
 
-`sh tests/clients/python_snippet.sh waiter_memory.py` measures it; docs/scaling.md has the figures. CLIENTS clients (2000)
-connect and wait for one lock at the same moment; then one client takes as many kept places.
+`sh tests/clients/python_snippet.sh waiter_memory.py` measures it; docs/scaling.md has the figures. CLIENTS clients
+(2000) connect and wait for one lock at the same moment; then one client takes as many kept places.
 """
 
 import os

@@ -1,4 +1,5 @@
-//! What documents say of the code: the tour quotes it, and guides name functions of its types. All of that stands there.
+//! What documents say of the code: the tour quotes it, and guides name functions of its types. All of that stands
+//! there.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,9 @@
 //! Instructions that the server executes for one operation, see [`counting`]. As many operations have gone before, so
 //! tables and buffers are as large as they become.
 //!
-//! The load is 10 connections with 32 commands each, which the server reads in one turn of its event loop. Of a hand-off
-//! it is one client at a time, who releases; the server sleeps before the next. The others wait, fewer each time.
+//! The load is 10 connections with 32 commands each, which the server reads in one turn of its event loop. Of a
+//! hand-off it is one client at a time, who releases; the server sleeps before the next. The others wait, fewer each
+//! time.
 
 use std::fs;
 use std::path::Path;

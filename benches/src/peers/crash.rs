@@ -102,8 +102,8 @@ fn of_library(
     after(is_in.then(Instant::now), died, asked + lease)
 }
 
-/// From the death to the moment when the next one came in. Nobody may come in while the holder lives, unless the machine
-/// stood still for so long that the lease ended before.
+/// From the death to the moment when the next one came in. Nobody may come in while the holder lives, unless the
+/// machine stood still for so long that the lease ended before.
 fn after(came_in: Option<Instant>, died: Instant, lease_ends: Instant) -> Result<Option<Duration>> {
     match came_in {
         Some(moment) if moment < died && moment < lease_ends => {

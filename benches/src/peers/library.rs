@@ -1,9 +1,9 @@
 //! Drivers: programs in `benches/peers/` that use a real lock library, in its language.
 //!
 //! A driver writes `ready`, with the library's name and version, when all its workers are connected, and begins when it
-//! reads a line. Its `contend` writes `from`, with the begin and the end, and then a line for each visit: worker, asked,
-//! got, left, in microseconds of the monotonic clock; got and left are `-` where the worker still waited at the end. Its
-//! `hold` acquires once, writes `in`, and stays inside until its input ends or it is killed.
+//! reads a line. Its `contend` writes `from`, with the begin and the end, and then a line for each visit: worker,
+//! asked, got, left, in microseconds of the monotonic clock; got and left are `-` where the worker still waited at the
+//! end. Its `hold` acquires once, writes `in`, and stays inside until its input ends or it is killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};

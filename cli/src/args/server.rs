@@ -14,9 +14,10 @@ use crate::duration;
 pub struct Server {
     /// Where the server is: redis://, rediss:// (TLS) or unix:// [default: REDIS_URL, or redis://127.0.0.1:6379]
     ///
-    /// redis://USER:PASSWORD@HOST:PORT/DATABASE, rediss:// for TLS, or unix:///PATH?db=DATABASE&user=USER&pass=PASSWORD.
-    /// With --cluster it is any node, and may be given several times (in REDIS_URL with blanks between the URLs): one that
-    /// answers is enough. Other users of this machine can see a password here, but not in REDIS_URL.
+    /// redis://USER:PASSWORD@HOST:PORT/DATABASE, rediss:// for TLS, or
+    /// unix:///PATH?db=DATABASE&user=USER&pass=PASSWORD. With --cluster it is any node, and may be given several times
+    /// (in REDIS_URL with blanks between the URLs): one that answers is enough. Other users of this machine can see a
+    /// password here, but not in REDIS_URL.
     #[arg(short, long, value_name = "URL", global = true)]
     pub url: Vec<String>,
     /// The ACL user; it wins over the one in the URL
@@ -24,8 +25,8 @@ pub struct Server {
     pub user: Option<String>,
     /// The password; it wins over the one in the URL [default: REDISCLI_AUTH]
     ///
-    /// Other users of this machine can see the command line; --password-file and the environment variable REDISCLI_AUTH are
-    /// hidden from them.
+    /// Other users of this machine can see the command line; --password-file and the environment variable REDISCLI_AUTH
+    /// are hidden from them.
     #[arg(short = 'a', long, value_name = "PASSWORD", global = true)]
     pub pass: Option<String>,
     /// File whose first line is the password; its mode must not let every user read it (600, 400, 640 or 440)
@@ -69,8 +70,9 @@ pub struct Server {
     pub insecure: bool,
     /// How long connecting may take in all, and how long the server may be silent in an answer
     ///
-    /// Connecting includes the look-up of names, all addresses, TLS, the login, and asking sentinels or nodes of a cluster.
-    /// `dsync run` waits so long for each reply, and asks again. Waiting for a lock is not limited by it: see --wait there.
+    /// Connecting includes the look-up of names, all addresses, TLS, the login, and asking sentinels or nodes of a
+    /// cluster. `dsync run` waits so long for each reply, and asks again. Waiting for a lock is not limited by it: see
+    /// --wait there.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse_positive, global = true)]
     pub timeout: Duration,
 }

@@ -1,8 +1,8 @@
 //! `dsync log --follow`: new rows as they come, also after a restart of the server and after a failover.
 //!
-//! Rows have ids that rise by one, from 0 at each start of a server, and they are in its memory only. So no row is shown
-//! twice, and none is left out but those that a server had when it went down and had not been asked for, and those that were
-//! dropped within a second (`dsync.log-max-len`).
+//! Rows have ids that rise by one, from 0 at each start of a server, and they are in its memory only. So no row is
+//! shown twice, and none is left out but those that a server had when it went down and had not been asked for, and
+//! those that were dropped within a second (`dsync.log-max-len`).
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -44,7 +44,8 @@ enum Shown {
     Nothing {
         first: u32,
     },
-    /// Nothing: it has become a primary. The ends that its former primary listed too were shown, the newest with this time.
+    /// Nothing: it has become a primary. The ends that its former primary listed too were shown, the newest with this
+    /// time.
     AsReplica {
         newest_ms: u64,
     },

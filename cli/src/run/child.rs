@@ -1,14 +1,16 @@
 //! The command that runs while something is held, and all processes that descend from it.
 //!
-//! The command is the leader of a process group of its own, so that signals that this process is sent can be passed on to it
-//! and to what it works with, as a terminal does. Its end is not the end of the work: what it leaves behind in its session
-//! still works under the hold. A process that makes a session of its own (a daemon, setsid) asks to be left alone, and the
-//! hold does not last for it. When the hold is lost no such wish counts: then all descendants are ended, whatever group or
-//! session they made, because timeout(1), sudo(8) and shells with `set -m` make some for work like any other.
+//! The command is the leader of a process group of its own, so that signals that this process is sent can be passed on
+//! to it and to what it works with, as a terminal does. Its end is not the end of the work: what it leaves behind in
+//! its session still works under the hold. A process that makes a session of its own (a daemon, setsid) asks to be left
+//! alone, and the hold does not last for it. When the hold is lost no such wish counts: then all descendants are ended,
+//! whatever group or session they made, because timeout(1), sudo(8) and shells with `set -m` make some for work like
+//! any other.
 //!
 //! Where the kernel does not tell the descendants (see [`descendants`]), all of this is about the process group.
 //!
-//! On Linux the command is killed when this process dies first (PR_SET_PDEATHSIG), because then nobody renews its lease.
+//! On Linux the command is killed when this process dies first (PR_SET_PDEATHSIG), because then nobody renews its
+//! lease.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -60,7 +62,8 @@ pub struct Child {
     /// The command's process id, which is also the group's.
     pid: Pid,
     ending: Option<Ending>,
-    /// Children of this process that are not of the command: a shell may have started them before it became this program.
+    /// Children of this process that are not of the command: a shell may have started them before it became this
+    /// program.
     others: HashSet<Pid>,
     /// Whether this process had no child at the last [`Child::reap`].
     is_childless: bool,
@@ -102,7 +105,8 @@ impl Child {
         self.pid
     }
 
-    /// Collects the processes that have ended, orphans too. Returns the signal by which the terminal has stopped the command.
+    /// Collects the processes that have ended, orphans too. Returns the signal by which the terminal has stopped the
+    /// command.
     pub fn reap(&mut self) -> Option<Signal> {
         let mut stopped = None;
         loop {
@@ -181,8 +185,8 @@ impl Child {
         sent
     }
 
-    /// Kills all descendants. Each is stopped as soon as it is found, and all are killed when no other is found any more: one
-    /// that is killed earlier would make room for others where a limit keeps them from being started.
+    /// Kills all descendants. Each is stopped as soon as it is found, and all are killed when no other is found any
+    /// more: one that is killed earlier would make room for others where a limit keeps them from being started.
     pub fn kill_all(&self) -> Sent {
         let mut stopped = HashSet::new();
         for _ in 0..MOST_ROUNDS {

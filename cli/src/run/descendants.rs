@@ -1,8 +1,8 @@
 //! The processes that descend from this one, as Linux lists them in /proc.
 //!
-//! A process whose parent ends becomes a child of this one, which is the subreaper of its descendants. So each descendant is
-//! found from here, whatever group or session it made. A list that is read while processes begin and end can miss some:
-//! who must have all asks again until there is none. The list of processes that are stopped is exact.
+//! A process whose parent ends becomes a child of this one, which is the subreaper of its descendants. So each
+//! descendant is found from here, whatever group or session it made. A list that is read while processes begin and end
+//! can miss some: who must have all asks again until there is none. The list of processes that are stopped is exact.
 
 use std::collections::HashSet;
 use std::fs;
@@ -32,13 +32,13 @@ pub fn adopt_orphans() {}
 /// The descendants at one moment.
 pub struct Listing {
     pub processes: Vec<Process>,
-    /// Whether each child of this process worked when it was looked at. One that had ended may have left children that are
-    /// not listed.
+    /// Whether each child of this process worked when it was looked at. One that had ended may have left children that
+    /// are not listed.
     pub is_whole: bool,
 }
 
-/// Lists the descendants of this process, without those children that `others` has and what descends from them. `found` is
-/// called for each at once. `None` if the kernel has no such lists.
+/// Lists the descendants of this process, without those children that `others` has and what descends from them. `found`
+/// is called for each at once. `None` if the kernel has no such lists.
 pub fn list(others: &HashSet<Pid>, mut found: impl FnMut(Pid)) -> Option<Listing> {
     let mut queue: Vec<Pid> = children(Pid::this())?;
     queue.retain(|pid| !others.contains(pid));

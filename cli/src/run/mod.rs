@@ -1,8 +1,9 @@
 //! `dsync run`: a command that runs while something is held.
 //!
 //! Everything that can happen is an event in one channel: a signal, the answer of the server, the loss of the hold. One
-//! thread, the first, takes them in turn, so nothing races. It never waits for the server or for stderr: the client library
-//! renews the lease in a thread of its own, another asks for the hold and ends it, and a third writes (see [`notice`]).
+//! thread, the first, takes them in turn, so nothing races. It never waits for the server or for stderr: the client
+//! library renews the lease in a thread of its own, another asks for the hold and ends it, and a third writes (see
+//! [`notice`]).
 
 mod busy;
 mod child;

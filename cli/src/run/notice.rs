@@ -2,8 +2,8 @@
 //!
 //! The line is shown on a terminal only; in a log file it would be noise. Errors are always shown.
 //!
-//! A thread of its own writes, because stderr can be a pipe whose reader has stopped, or a terminal after Ctrl-S: the thread
-//! that ends a command whose hold is lost must not wait for it. What the thread cannot keep up with is dropped.
+//! A thread of its own writes, because stderr can be a pipe whose reader has stopped, or a terminal after Ctrl-S: the
+//! thread that ends a command whose hold is lost must not wait for it. What the thread cannot keep up with is dropped.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
@@ -18,7 +18,8 @@ use crate::text::printable;
 /// How many messages wait to be written at most.
 const MOST_UNWRITTEN: usize = 256;
 
-/// How long to wait for stderr at most where what was said must be seen first: before the command starts, and at the end.
+/// How long to wait for stderr at most where what was said must be seen first: before the command starts, and at the
+/// end.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -282,7 +282,8 @@ impl Deref for Grant {
     }
 }
 
-/// Returns `user@host:pid`, at most as long as the server allows. The user is the effective one, by number if it has no name.
+/// Returns `user@host:pid`, at most as long as the server allows. The user is the effective one, by number if it has no
+/// name.
 fn default_owner() -> String {
     const LONGEST: usize = 128;
     let uid = nix::unistd::geteuid();

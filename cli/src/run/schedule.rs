@@ -1,15 +1,15 @@
 //! When a command is stopped whose hold is lost: SIGTERM, a grace, SIGKILL, all before the lease is over.
 //!
-//! A lease is counted from the moment at which the last answered request was sent, so it is over here no later than at the
-//! server, and when the next holder begins, the command of this one is dead:
+//! A lease is counted from the moment at which the last answered request was sent, so it is over here no later than at
+//! the server, and when the next holder begins, the command of this one is dead:
 //!
 //! ```text
 //! renewal sent                              SIGTERM        SIGKILL   end of the lease
 //! |------------- lease - grace - reserve ------|--- grace ---|--- reserve ---|
 //! ```
 //!
-//! A lease is renewed at a third. To be told before half of it is over would leave too little time for a second attempt, so
-//! grace and reserve take half of the lease at most, and a longer grace is refused.
+//! A lease is renewed at a third. To be told before half of it is over would leave too little time for a second
+//! attempt, so grace and reserve take half of the lease at most, and a longer grace is refused.
 
 use std::time::Duration;
 
@@ -50,7 +50,8 @@ impl Schedule {
         self.grace + self.reserve
     }
 
-    /// When to send SIGKILL after SIGTERM was sent. At once if the lease is over: this process may have slept through it.
+    /// When to send SIGKILL after SIGTERM was sent. At once if the lease is over: this process may have slept through
+    /// it.
     pub fn kill_at(self, terminated: Moment, lease_end: Moment) -> Moment {
         let latest = lease_end.before(self.reserve);
         (terminated + self.grace).min(latest).max(terminated)

@@ -14,12 +14,12 @@ use super::watch::Watched;
 use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
 
-/// A promoted or restarted server gives each lease at least so long anew (dsync.takeover-grace-ms), so the end of a hold is
-/// told for so much longer than its lease.
+/// A promoted or restarted server gives each lease at least so long anew (dsync.takeover-grace-ms), so the end of a
+/// hold is told for so much longer than its lease.
 const TAKEOVER_GRACE: Duration = Duration::from_secs(5);
 
-/// How long a hold is released at most, so that a server that is gone does not keep the caller: the default lease, and the
-/// takeover grace.
+/// How long a hold is released at most, so that a server that is gone does not keep the caller: the default lease, and
+/// the takeover grace.
 const LONGEST_RELEASE: Duration = Duration::from_secs(35);
 
 /// After so long without an answer the user is told why the tool has not ended.
@@ -93,8 +93,8 @@ impl Job {
         }
     }
 
-    /// Ends the hold; without an ending, the command was not started. Returns `None` when the server did not answer in time,
-    /// or when a signal asked not to wait for it.
+    /// Ends the hold; without an ending, the command was not started. Returns `None` when the server did not answer in
+    /// time, or when a signal asked not to wait for it.
     pub fn settle(
         &self,
         grant: Grant,

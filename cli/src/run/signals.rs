@@ -25,8 +25,8 @@ const PASSED_ON: [Signal; 9] = [
 
 /// Starts to handle signals: each becomes an event.
 ///
-/// A signal that is ignored when this process starts stays ignored, here and in the command: so `nohup dsync run` works,
-/// and so do the jobs that a script starts in the background.
+/// A signal that is ignored when this process starts stays ignored, here and in the command: so `nohup dsync run`
+/// works, and so do the jobs that a script starts in the background.
 pub fn handle(events: Sender<Event>) -> io::Result<()> {
     let passed_on = PASSED_ON.into_iter().filter(|signal| !is_ignored(*signal));
     // SIGCHLD tells that the command has ended or stopped.

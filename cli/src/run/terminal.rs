@@ -1,8 +1,9 @@
 //! The terminal, when `dsync run` is a job of an interactive shell.
 //!
-//! The command is in a process group of its own, so it is a background job for the terminal, and is stopped when it reads
-//! there. Then, and not before, it is given the terminal: until that happens the keys Ctrl-C and Ctrl-Z reach this process
-//! and the others of its group, such as the shell that runs a script or `less` at the end of a pipe, as they always do.
+//! The command is in a process group of its own, so it is a background job for the terminal, and is stopped when it
+//! reads there. Then, and not before, it is given the terminal: until that happens the keys Ctrl-C and Ctrl-Z reach
+//! this process and the others of its group, such as the shell that runs a script or `less` at the end of a pipe, as
+//! they always do.
 
 use std::fs::File;
 

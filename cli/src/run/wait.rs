@@ -1,7 +1,7 @@
 //! Until the hold is granted.
 //!
-//! A thread of its own asks, so that this one can leave in time whatever the server does: a try lasts two seconds at most,
-//! and a wait two more than it may. What is given up is withdrawn first.
+//! A thread of its own asks, so that this one can leave in time whatever the server does: a try lasts two seconds at
+//! most, and a wait two more than it may. What is given up is withdrawn first.
 
 use std::sync::Arc;
 use std::thread;
@@ -56,7 +56,8 @@ struct Limits {
 }
 
 impl Job {
-    /// Waits for the grant. A signal that ends programs withdraws the request; a second one does not wait for the server.
+    /// Waits for the grant. A signal that ends programs withdraws the request; a second one does not wait for the
+    /// server.
     pub fn wait(&self) -> Result<Next> {
         let cancel = Cancel::new();
         self.start_asking(cancel.clone())?;

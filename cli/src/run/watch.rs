@@ -1,8 +1,8 @@
 //! While the command runs: signals and the terminal, the lease, and the command's end when the hold is lost.
 //!
-//! This looks at the lease several times a second, by a clock that runs through suspensions, and does nothing that could
-//! wait. So a command whose hold is lost is dead before the lease is over, and one whose machine was suspended past it is
-//! killed as soon as the machine goes on.
+//! This looks at the lease several times a second, by a clock that runs through suspensions, and does nothing that
+//! could wait. So a command whose hold is lost is dead before the lease is over, and one whose machine was suspended
+//! past it is killed as soon as the machine goes on.
 
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ struct Stopping {
 }
 
 impl Job {
-    /// Lets the command run. Returns how it ended, once nothing works on in its session; after a loss, once no descendant
-    /// is left that may be killed.
+    /// Lets the command run. Returns how it ended, once nothing works on in its session; after a loss, once no
+    /// descendant is left that may be killed.
     pub fn watch(&self, hold: &Hold, child: Child) -> Watched {
         let watch = Watch {
             job: self,

@@ -1,5 +1,5 @@
-//! `dsync run` and the processes that its command starts: which ones are ended when the hold is lost, and for which ones the
-//! hold lasts when the command has ended by itself.
+//! `dsync run` and the processes that its command starts: which ones are ended when the hold is lost, and for which
+//! ones the hold lasts when the command has ended by itself.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,8 @@ fn stubborn(folder: &Folder, name: &str) -> String {
     format!("trap \"\" TERM HUP; echo $$ >{path}; while [ -d {folder} ]; do sleep 0.02; done")
 }
 
-/// Starts a command under a lock with a lease of 3 s, and returns once it holds. What escapes does not keep stderr open.
+/// Starts a command under a lock with a lease of 3 s, and returns once it holds. What escapes does not keep stderr
+/// open.
 fn start(server: &Server, script: &str) -> Process {
     let script = format!("exec 2>/dev/null; {script}");
     let arguments = [

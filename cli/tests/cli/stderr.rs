@@ -1,4 +1,5 @@
-//! `dsync run` when nobody reads its stderr any more: a log collector that stands still, `less`, a terminal after Ctrl-S.
+//! `dsync run` when nobody reads its stderr any more: a log collector that stands still, `less`, a terminal after
+//! Ctrl-S.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! Servers (of `testkit/`), commands and conditions. Everything that is started here ends with the test, whatever happens.
+//! Servers (of `testkit/`), commands and conditions. Everything that is started here ends with the test, whatever
+//! happens.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -169,8 +170,9 @@ pub fn wait_for(path: &Path) -> String {
     format!("while [ ! -e '{}' ]; do sleep 0.02; done", path.display())
 }
 
-/// A line of a script that waits without starting processes until [`let_go`] is called. A shell that is stopped just while it
-/// starts one never tells that it has stopped: it waits in vfork for a process that is stopped before its exec.
+/// A line of a script that waits without starting processes until [`let_go`] is called. A shell that is stopped just
+/// while it starts one never tells that it has stopped: it waits in vfork for a process that is stopped before its
+/// exec.
 pub fn wait_for_line(path: &Path) -> String {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     format!("read -r line <'{}'", path.display())

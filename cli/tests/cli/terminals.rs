@@ -1,4 +1,5 @@
-//! What a user at a terminal sees, and what the keys do. Each command is the leader of a session on a terminal of its own.
+//! What a user at a terminal sees, and what the keys do. Each command is the leader of a session on a terminal of its
+//! own.
 
 use std::fs::File;
 use std::io::{Read, Write};

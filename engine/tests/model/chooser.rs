@@ -255,8 +255,8 @@ impl Chooser {
         }
     }
 
-    /// Returns a request by the token of a vacant or kept place, if the key has one; otherwise any request. A vacant place
-    /// may be one of a request that was withdrawn, so the request may come late.
+    /// Returns a request by the token of a vacant or kept place, if the key has one; otherwise any request. A vacant
+    /// place may be one of a request that was withdrawn, so the request may come late.
     pub fn return_to(&mut self, world: &World, conn: usize) -> Ask {
         let mut ask = self.ask(world, conn);
         let vacant = world

@@ -1,5 +1,5 @@
-//! FAIL with DELAY: who is answered during a delay, to the millisecond when it ends, and what keeps it. Also results that
-//! are kept for ever. The tables give the expected results, independently of the model.
+//! FAIL with DELAY: who is answered during a delay, to the millisecond when it ends, and what keeps it. Also results
+//! that are kept for ever. The tables give the expected results, independently of the model.
 
 use crate::bounds::around;
 use crate::exhaustive::{KEY, MS};

@@ -517,8 +517,8 @@ fn kept_places_are_saved_with_the_value_that_replaced_theirs() {
     assert!(world.primary.engine.unheld_places().is_empty());
 }
 
-/// A client waits on its kept place, and asks with QUEUE on another connection: the place runs out again, before all else
-/// that is due. `Server::call` checks that the caller is told so.
+/// A client waits on its kept place, and asks with QUEUE on another connection: the place runs out again, before all
+/// else that is due. `Server::call` checks that the caller is told so.
 #[test]
 fn place_that_is_kept_again_comes_due_earlier() {
     let mut one_key = OneKey::with_places(1..=1);

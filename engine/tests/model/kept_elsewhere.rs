@@ -484,8 +484,8 @@ fn flush_drops_kept_places_and_leaves_clients_in_order() {
     }
 }
 
-/// RESTORE brought a place back to its queue in the very moment of the flush. The slices that take the dropped place apart
-/// must not take the moment at which the new one runs out.
+/// RESTORE brought a place back to its queue in the very moment of the flush. The slices that take the dropped place
+/// apart must not take the moment at which the new one runs out.
 #[test]
 fn place_restored_right_after_flush_runs_out() {
     let mut one_key = OneKey::with_places(1..=1);
@@ -539,8 +539,8 @@ fn places_loaded_after_flush_stay() {
     }
 }
 
-/// A request was granted while its place was kept and its client waited; CLIENT UNBLOCK told the client otherwise in the
-/// same turn.
+/// A request was granted while its place was kept and its client waited; CLIENT UNBLOCK told the client otherwise in
+/// the same turn.
 #[test]
 fn kept_place_outlives_grant_that_its_live_client_was_not_told_of() {
     let mut one_key = OneKey::with_places(1..=1);

@@ -186,8 +186,8 @@ fn done_after_lapse_is_accepted_until_next_run_or_failed() {
     }
 }
 
-/// A run lapsed, and a dead client's kept place had its turn before the DONE came. The DONE was refused, and the work was
-/// done again.
+/// A run lapsed, and a dead client's kept place had its turn before the DONE came. The DONE was refused, and the work
+/// was done again.
 #[test]
 fn done_after_lapse_is_accepted_while_next_run_is_unheard_and_after_it() {
     let nobody_asks = [Step::Pass { us: 30_000 * MS }, Step::Tick];

@@ -83,8 +83,8 @@ fn release_of_vacant_place_gives_it_up() {
     );
 }
 
-/// A client gave up and sent RELEASE on another connection, while a packet with its request was lost and sent again. The
-/// request came last, found the lock free, and was granted to a connection that nobody read: a whole lease.
+/// A client gave up and sent RELEASE on another connection, while a packet with its request was lost and sent again.
+/// The request came last, found the lock free, and was granted to a connection that nobody read: a whole lease.
 #[test]
 fn request_that_comes_after_its_withdrawal_is_answered_so() {
     // What stood in the queue when it was withdrawn: a waiting, a kept and a vacant place.

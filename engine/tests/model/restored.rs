@@ -1,5 +1,5 @@
-//! Payloads at the bounds of commands, and one beyond each. A server that decides refuses what no command would make; one
-//! that loads its own files or follows a primary believes it.
+//! Payloads at the bounds of commands, and one beyond each. A server that decides refuses what no command would make;
+//! one that loads its own files or follows a primary believes it.
 
 use crate::kept::KEEP_MS;
 use crate::long_queues::{KEY, OneKey};

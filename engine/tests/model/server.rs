@@ -151,8 +151,8 @@ impl Server {
         (result, done)
     }
 
-    /// Ends a pause that is over, and forgets a key that has been kept long enough, as the module does before each request
-    /// that may write.
+    /// Ends a pause that is over, and forgets a key that has been kept long enough, as the module does before each
+    /// request that may write.
     pub fn do_overdue(&mut self, name: Name, now: Now) -> Option<Done> {
         let spelling = key_bytes(name);
         if self.keys.get(&name) == Some(&Stored::Foreign) {

@@ -530,7 +530,8 @@ fn large_keys_survive_random_slices() {
     }
 }
 
-/// A FAIL with DELAY answers FAILED to every waiter whose attempts are used up, but only some of them in the call itself.
+/// A FAIL with DELAY answers FAILED to every waiter whose attempts are used up, but only some of them in the call
+/// itself.
 #[test]
 fn delay_answers_exhausted_waiters_in_slices() {
     let mut large = LargeServer::new();

@@ -1,7 +1,7 @@
 //! A hundred tasks share one multiplexed connection of redis-rs, and one pattern subscription, and pass a lock on.
 //!
-//! The server's address is in `DSYNC_URL`. Exits non-zero if the lock was not passed on in the order of the places, if two
-//! tasks held it at once, or if a task needed more than three commands.
+//! The server's address is in `DSYNC_URL`. Exits non-zero if the lock was not passed on in the order of the places, if
+//! two tasks held it at once, or if a task needed more than three commands.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

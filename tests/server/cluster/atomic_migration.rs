@@ -369,8 +369,8 @@ fn late_target_keeps_attempts_that_source_counted() {
     assert_eq!(target.digest(&job), decided);
 }
 
-/// The target followed thousands of changes to one place. Each of them made the queue due there, and was tried again every
-/// 50 ms until the slot had moved.
+/// The target followed thousands of changes to one place. Each of them made the queue due there, and was tried again
+/// every 50 ms until the slot had moved.
 #[test]
 fn target_rests_while_it_follows_a_place_that_often_changes() {
     const CHANGES: u64 = 3_000;

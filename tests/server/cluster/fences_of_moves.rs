@@ -69,8 +69,8 @@ fn wait_until_heard(cluster: &Cluster, nodes: &[usize]) {
     }
 }
 
-/// Gives a slot without keys to a node that does not import it, as `redis-cli --cluster fix` does: the epoch of the node
-/// stays as it is.
+/// Gives a slot without keys to a node that does not import it, as `redis-cli --cluster fix` does: the epoch of the
+/// node stays as it is.
 #[track_caller]
 fn set_without_epoch(cluster: &Cluster, slot: u16, (from, to): (usize, usize), others: &[usize]) {
     // The new owner last: whoever takes the old one for the owner would tell it so.
@@ -111,8 +111,8 @@ fn owner_of_given_up_move_grants_higher_fences() {
     }
 }
 
-/// A move was begun, given up, and begun again, faster than the nodes could tell each other: the importing node repeated
-/// the very fences that the owner had given in between.
+/// A move was begun, given up, and begun again, faster than the nodes could tell each other: the importing node
+/// repeated the very fences that the owner had given in between.
 #[test]
 fn repeated_moves_give_no_fence_twice() {
     let cluster = Cluster::start();
@@ -149,8 +149,8 @@ fn slot_set_without_new_epoch_keeps_fence_order() {
     }
 }
 
-/// While its slot moves, the owner decides about the keys that it still has. It got another slot meanwhile and leapt, and
-/// then a key left it that it had decided about: the fences at the importing node were lower ones.
+/// While its slot moves, the owner decides about the keys that it still has. It got another slot meanwhile and leapt,
+/// and then a key left it that it had decided about: the fences at the importing node were lower ones.
 #[test]
 fn importing_node_follows_owner_that_leaps_meanwhile() {
     let cluster = Cluster::start();
@@ -246,8 +246,8 @@ fn restarted_node_knows_fences_it_has_heard() {
     assert!(last_fence(&cluster[2]) > fenced.last, "it was saved");
 }
 
-/// The server tells modules of a command before it checks who sends it. Anybody's refused `CLUSTER ADDSLOTS` before each
-/// request made the node ask its server for all slots each time, a third of a millisecond.
+/// The server tells modules of a command before it checks who sends it. Anybody's refused `CLUSTER ADDSLOTS` before
+/// each request made the node ask its server for all slots each time, a third of a millisecond.
 #[test]
 fn refused_orders_cost_few_looks_and_move_no_fence() {
     let cluster = Cluster::start();
@@ -389,7 +389,8 @@ struct MovedSlot<'c> {
 
 impl RandomMoves<'_> {
     /// One step: begins a move, gives it up, finishes it, or gives the slot away without a new epoch. All nodes have
-    /// heard of the step before: only moves of one slot between two nodes may be faster, which have stories of their own.
+    /// heard of the step before: only moves of one slot between two nodes may be faster, which have stories of their
+    /// own.
     fn step(&mut self) -> String {
         let cluster = self.cluster;
         let at = self.rng.random_range(0..self.slots.len());

@@ -112,8 +112,8 @@ fn source_that_lost_key_and_slot_at_once_drops_the_kept_places() {
     assert_calm(&cluster[PRIMARY]);
 }
 
-/// In a cluster each place has a subscription of its own. Beside these, a client sends three commands for an acquisition:
-/// QUEUE, QUEUE again when its turn is announced, and RELEASE.
+/// In a cluster each place has a subscription of its own. Beside these, a client sends three commands for an
+/// acquisition: QUEUE, QUEUE again when its turn is announced, and RELEASE.
 #[test]
 fn thirty_clients_on_one_connection_are_served_in_order() {
     const CLIENTS: usize = 30;

@@ -228,8 +228,8 @@ fn users_with_additions_can_do_what_these_are_for() {
     }
 }
 
-/// A worker learnt the name of each key that was granted on the server, by CLIENT TRACKING, and with the channels of all
-/// turns the numbers of other tenants' places and fences.
+/// A worker learnt the name of each key that was granted on the server, by CLIENT TRACKING, and with the channels of
+/// all turns the numbers of other tenants' places and fences.
 #[test]
 fn worker_learns_nothing_of_keys_that_are_not_its_own() {
     let plain = Server::start();

@@ -1,5 +1,5 @@
-//! Each command has one page in `docs/commands`, and the page says what the server says of the command: its grammar, the
-//! bounds of its arguments, its version, complexity and ACL categories, and the errors that it replies.
+//! Each command has one page in `docs/commands`, and the page says what the server says of the command: its grammar,
+//! the bounds of its arguments, its version, complexity and ACL categories, and the errors that it replies.
 //!
 //! `guide_sessions` plays the sessions of the pages. That COMMAND DOCS tells what the parser does is tested in
 //! `grammar_*`.

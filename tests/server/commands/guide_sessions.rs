@@ -1,7 +1,7 @@
 //! README, the guides and the pages of the commands show sessions of `redis-cli`. Each gets the replies that it shows.
 //!
-//! A session is a block that begins with three backquotes and `redis-cli`, or `redis-cli -3` for RESP3. It is played on a
-//! server of its own, without keys; in RESP3 too if it has no INFO, whose reply is all that differs. Its lines are
+//! A session is a block that begins with three backquotes and `redis-cli`, or `redis-cli -3` for RESP3. It is played on
+//! a server of its own, without keys; in RESP3 too if it has no INFO, whose reply is all that differs. Its lines are
 //!
 //! - `> request`, or `A> request` where several clients take part;
 //! - the reply below it, as `redis-cli` shows it; without one, the client waits from then on;

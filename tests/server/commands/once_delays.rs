@@ -1,5 +1,6 @@
-//! Work-once, FAIL with DELAY: who is answered during a delay, and how it ends. Whoever carries the delay out, be it the
-//! timer, a request, a restarted server or a promoted replica, nobody begins early, and the first in line begins then.
+//! Work-once, FAIL with DELAY: who is answered during a delay, and how it ends. Whoever carries the delay out, be it
+//! the timer, a request, a restarted server or a promoted replica, nobody begins early, and the first in line begins
+//! then.
 
 use crate::commands::once_steps::*;
 use crate::observing::listener::Listener;

@@ -195,8 +195,8 @@ fn done_after_lapse_counts_until_next_begin_or_failed() {
     assert_eq!(client.ask("DONCE.DONE ephemeral t"), 1);
 }
 
-/// A run lapsed, and its worker finished late. In between a client that had died in the queue had its turn: the DONE was
-/// refused, and the work was done again.
+/// A run lapsed, and its worker finished late. In between a client that had died in the queue had its turn: the DONE
+/// was refused, and the work was done again.
 #[test]
 fn done_after_lapse_counts_after_the_turn_of_a_dead_place() {
     let server = Server::start();

@@ -4,8 +4,9 @@
 use crate::support::steps::*;
 use crate::support::*;
 
-/// A request and its reply, in which `#` stands for a number of three digits or more. `B>` is a connection that waits for
-/// what `B` shows. `F` is the prefix of the family, `A` the request for a hold of `k`, and `G` the grant of the token.
+/// A request and its reply, in which `#` stands for a number of three digits or more. `B>` is a connection that waits
+/// for what `B` shows. `F` is the prefix of the family, `A` the request for a hold of `k`, and `G` the grant of the
+/// token.
 const OF_EACH_FAMILY: &str = r#"
 F.INFO k                       nil
 A TOKEN t                      G"t"

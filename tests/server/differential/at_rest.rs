@@ -75,8 +75,8 @@ impl Side {
         lines
     }
 
-    /// The commands in the AOF since it was rewritten, and then what the next rewrite writes. The order in which a server
-    /// writes its keys is luck: they are sorted.
+    /// The commands in the AOF since it was rewritten, and then what the next rewrite writes. The order in which a
+    /// server writes its keys is luck: they are sorted.
     #[track_caller]
     pub fn files(&mut self) -> Vec<String> {
         let appended = commands_in(&aof(&self.primary));
@@ -137,10 +137,10 @@ impl Side {
     }
 }
 
-/// The reply without what is luck in lists. DSYNC.CONTENDED sorts by milliseconds waited, in which servers differ by one,
-/// and DSYNC.HOLDS by a hash with a secret: their rows are compared in the order of databases, keys and fences. HELLO names
-/// the modules in the order of such a hash (Valkey 9.1 has a second one, Lua). DSYNC.LOG tells that the machine was slow:
-/// without these rows, and without the numbers of rows, which count them.
+/// The reply without what is luck in lists. DSYNC.CONTENDED sorts by milliseconds waited, in which servers differ by
+/// one, and DSYNC.HOLDS by a hash with a secret: their rows are compared in the order of databases, keys and fences.
+/// HELLO names the modules in the order of such a hash (Valkey 9.1 has a second one, Lua). DSYNC.LOG tells that the
+/// machine was slow: without these rows, and without the numbers of rows, which count them.
 pub fn steady(reply: &Reply) -> Reply {
     let items = match reply {
         Reply::Array(items) => items,

@@ -155,7 +155,8 @@ impl Duo {
         self.note_heard(old_masks, new_masks);
     }
 
-    /// Looks at both sides until they show the same lines, but no longer than [`BEHIND`]. Returns the last look at each.
+    /// Looks at both sides until they show the same lines, but no longer than [`BEHIND`]. Returns the last look at
+    /// each.
     #[track_caller]
     fn look_until_same<T>(&mut self, look: impl Fn(&mut Side) -> Look<T>) -> (Look<T>, Look<T>) {
         let deadline = Instant::now() + BEHIND;

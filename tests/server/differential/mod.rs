@@ -9,17 +9,19 @@
 //! # What is compared
 //!
 //! A *burst* is 250 steps in which nothing ends by itself: leases are far longer than the run. A step is sent when the
-//! one before has had its effect. After each step: the replies on every connection, closed connections, keyspace events,
-//! messages of kept places, and the keys of which clients with WATCH or a cache are told (CLIENT TRACKING). After a burst:
+//! one before has had its effect. After each step: the replies on every connection, closed connections, keyspace
+//! events, messages of kept places, and the keys of which clients with WATCH or a cache are told (CLIENT TRACKING).
+//! After a burst:
 //!
 //! - the commands of the replication stream, in their order;
 //! - each line of INFO dsync, DSYNC.LOG, DSYNC.CONTENDED and DSYNC.HOLDS of the primary;
-//! - for each key in each database, on the primary and on the replica: DUMP, PTTL, TYPE and the INFO of each family; and
-//!   the events, modified keys and DSYNC.LOG of the replica;
+//! - for each key in each database, on the primary and on the replica: DUMP, PTTL, TYPE and the INFO of each family;
+//!   and the events, modified keys and DSYNC.LOG of the replica;
 //! - the commands in the AOF, and those that its rewrite writes.
 //!
-//! In a *phase of lapses*, one in twelve seconds, everything ends by itself: leases, waits, pauses, delays and a TTL. It
-//! is compared when all has ended. At the start, COMMAND DOCS, COMMAND INFO and the names and values of the settings.
+//! In a *phase of lapses*, one in twelve seconds, everything ends by itself: leases, waits, pauses, delays and a TTL.
+//! It is compared when all has ended. At the start, COMMAND DOCS, COMMAND INFO and the names and values of the
+//! settings.
 //!
 //! A packed string is compared as the changes it spells, because it has fences and times inside. That hides no byte:
 //! the engine reads each sequence of changes in one form only.
@@ -30,21 +32,22 @@
 //! - Moments and durations are rounded up to 100 s, and a duration below 30 s is no more than that, because the two
 //!   servers do not act in the same millisecond. All times that requests ask for are multiples of 100 s.
 //! - Ids of clients become the numbers of connections. INFO: `*_ms`, `dsync_timer_ticks`, version and commit.
-//! - DSYNC.LOG: the numbers of rows, and rows that say that the machine was slow. DSYNC.CONTENDED and DSYNC.HOLDS: the order
-//!   of rows, which milliseconds waited and a secret decide.
+//! - DSYNC.LOG: the numbers of rows, and rows that say that the machine was slow. DSYNC.CONTENDED and DSYNC.HOLDS: the
+//!   order of rows, which milliseconds waited and a secret decide.
 //! - Which changes of several keys share a transaction in the stream: as many as a tick had time for.
-//! - How many modified keys share a push, and how often a step signals the same key. The order of keys in a rewritten AOF.
+//! - How many modified keys share a push, and how often a step signals the same key. The order of keys in a rewritten
+//!   AOF.
 //! - In a phase of lapses also every order, because it is luck which of two leases ends first that end together.
 //!
 //! # What is left out
 //!
 //! Failovers, restarts, clusters, files of other versions, changed settings and lack of memory: the stories of
 //! `replication`, `lifecycle` and `cluster` and the fuzzer are about these. CLIENT PAUSE, DEBUG and scripts that take
-//! time, because the clock decides what they do; PSUBSCRIBE of the plan's own clients, because some servers mix messages
-//! into replies; DSYNC.HOLDS from a cursor of another server. A connection with EPHEMERAL holds ends when it waits
-//! for nothing, alone in its step, because the tick that ends the holds comes before or after the rest of the turn.
-//! Memory, how often the timer ran, how long anything took, the lines of the servers' logs, INFO dsync and DSYNC.HOLDS of
-//! the replica, which forgets the holds of removed keys bit by bit.
+//! time, because the clock decides what they do; PSUBSCRIBE of the plan's own clients, because some servers mix
+//! messages into replies; DSYNC.HOLDS from a cursor of another server. A connection with EPHEMERAL holds ends when it
+//! waits for nothing, alone in its step, because the tick that ends the holds comes before or after the rest of the
+//! turn. Memory, how often the timer ran, how long anything took, the lines of the servers' logs, INFO dsync and
+//! DSYNC.HOLDS of the replica, which forgets the holds of removed keys bit by bit.
 //!
 //! # How to run it
 //!

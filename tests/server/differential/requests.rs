@@ -1,4 +1,5 @@
-//! The steps of a run: those of the fuzzer's plan with times in which nothing ends, and phases in which everything ends.
+//! The steps of a run: those of the fuzzer's plan with times in which nothing ends, and phases in which everything
+//! ends.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
@@ -11,8 +12,8 @@ use crate::fuzz::step::{FuzzRequest, Step};
 /// The step with times in which nothing ends by itself during a burst; `None` for a step that depends on the clock, or
 /// on what only some servers do.
 ///
-/// A tick ends the EPHEMERAL holds of a connection that has gone: before or after what else its end, or the same turn, sets
-/// off. So such a connection ends when it waits for nothing, and nothing else happens in the step.
+/// A tick ends the EPHEMERAL holds of a connection that has gone: before or after what else its end, or the same turn,
+/// sets off. So such a connection ends when it waits for nothing, and nothing else happens in the step.
 pub fn without_clock(step: Step, duo: &Duo) -> Option<Step> {
     let closes = |on: usize, step: Step| match duo.load(on) {
         _ if !duo.is_ephemeral(on) => step,
@@ -108,8 +109,8 @@ fn lengthened(mut request: FuzzRequest) -> FuzzRequest {
 pub const LAPSING: usize = 24;
 
 /// Requests of which each ends by itself within some seconds: holds that lapse, waiters that are served then or time
-/// out, pauses, delays and a TTL that run out. Leases, pauses and delays end at multiples of 500 ms from now on, waits and
-/// the TTL between them.
+/// out, pauses, delays and a TTL that run out. Leases, pauses and delays end at multiples of 500 ms from now on, waits
+/// and the TTL between them.
 pub fn lapsing(seed: u64) -> Vec<Step> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut steps = Vec::new();

@@ -5,12 +5,13 @@
 //! - `plan`, `requests`: the next step, at random, from what the run shows (`run_view`);
 //! - `driver`, `link`, `words`: one thread sends all requests and reads all replies; `judge` checks each reply;
 //! - `meaning`, `replies`, `conditions`: which replies a request may get;
-//! - `ledger`, `known_hold`, `doubt`, `seen_fences`, `gates`: which holds certainly live, and which grants that excludes;
+//! - `ledger`, `known_hold`, `doubt`, `seen_fences`, `gates`: which holds certainly live, and which grants that
+//!   excludes;
 //! - `fleet`: the servers, which are compared, killed, and change roles;
 //! - `finish`: what must be true at the end of a run; `reduce`: the shortest log that still fails.
 //!
-//! `DSYNC_FUZZ_SECONDS=n` (30), `DSYNC_SEED=n`. `DSYNC_REPLAY=file` sends a log again; with `DSYNC_REDUCE=1` it then looks
-//! for the lines of it that matter. `make fuzz` sets these variables.
+//! `DSYNC_FUZZ_SECONDS=n` (30), `DSYNC_SEED=n`. `DSYNC_REPLAY=file` sends a log again; with `DSYNC_REDUCE=1` it then
+//! looks for the lines of it that matter. `make fuzz` sets these variables.
 
 mod conditions;
 mod doubt;

@@ -1,8 +1,8 @@
 //! The wall clock jumps by an hour, forwards and backwards, while leases and waits run.
 //!
 //! No lease lapses early, no lapse and no end of a wait is delayed, and fences never go back: leases run on the
-//! monotonic clock. A DELAY of work-once runs on the wall clock, as EXPIRE does. A library that is preloaded into the server shifts its wall clock; the tests are skipped without a
-//! C compiler.
+//! monotonic clock. A DELAY of work-once runs on the wall clock, as EXPIRE does. A library that is preloaded into the
+//! server shifts its wall clock; the tests are skipped without a C compiler.
 
 use super::lease_clock::check;
 use crate::support::steps::SOON;
@@ -179,7 +179,8 @@ fn wall_clock_jump_changes_no_lease_and_no_wait() {
     }
 }
 
-/// Whether the library shifts the clock that the module reads. Valkey 9 binds a module's symbols to the C library first.
+/// Whether the library shifts the clock that the module reads. Valkey 9 binds a module's symbols to the C library
+/// first.
 fn module_sees_shift(server: &ShiftedServer, client: &mut Client) -> bool {
     let mut kept_until = |key: &str| {
         client.ask(format!("DONCE.BEGIN {key} TOKEN t"));

@@ -1,4 +1,5 @@
-//! DSYNC.HOLDS: all holds of a server, some at a time, by their owners if asked; and what docs/operations.md does with it.
+//! DSYNC.HOLDS: all holds of a server, some at a time, by their owners if asked; and what docs/operations.md does with
+//! it.
 
 use crate::support::steps::*;
 use crate::support::*;

@@ -60,8 +60,8 @@ fn stuck_lock_is_paused_revoked_examined_and_goes_on_in_order() {
     assert_calm(&server);
 }
 
-/// A nightly job fails in the same way in whatever process runs it. The operator stops the retries, ends the run that is
-/// still at it, reads the reason, and lets the next one run when the disk has room again.
+/// A nightly job fails in the same way in whatever process runs it. The operator stops the retries, ends the run that
+/// is still at it, reads the reason, and lets the next one run when the disk has room again.
 #[test]
 fn failing_work_is_paused_revoked_examined_and_goes_on_with_its_attempts() {
     let server = Server::start();

@@ -7,8 +7,8 @@ fn used_memory(server: &Server) -> f64 {
     server.info_number("memory", "used_memory") as f64
 }
 
-/// Makes `keys` keys by these commands, each with KEY for the name of the key, which begins with `prefix`, and NUMBER for
-/// its number. Returns the bytes that a key takes by `used_memory`, and by MEMORY USAGE.
+/// Makes `keys` keys by these commands, each with KEY for the name of the key, which begins with `prefix`, and NUMBER
+/// for its number. Returns the bytes that a key takes by `used_memory`, and by MEMORY USAGE.
 fn cost(keys: usize, prefix: &str, commands: &[String]) -> (f64, f64) {
     let server = Server::start();
     let mut client = server.connect();

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The families, as the fields name them.
 pub const FAMILIES: [&str; 4] = ["lock", "sem", "wg", "once"];
 
-/// The fields that docs/metrics.md has in its table, without the prefix `dsync_`. `<f>` stands for each family, `<n>` for
-/// the bounds that the line tells, and `…` for what the field before has up to its family.
+/// The fields that docs/metrics.md has in its table, without the prefix `dsync_`. `<f>` stands for each family, `<n>`
+/// for the bounds that the line tells, and `…` for what the field before has up to its family.
 pub fn documented_metrics() -> BTreeSet<String> {
     let page = document("docs/metrics.md");
     let lines = page.lines().filter(|line| line.starts_with("| `dsync_"));

@@ -1,5 +1,6 @@
-//! What operators and other clients see: INFO of keys, DSYNC.CONTENDED, DSYNC.HOLDS, DSYNC.LOG, metrics, events, the log,
-//! WATCH and client-side caching. And what they must not see: tokens, and commands that the module runs for itself.
+//! What operators and other clients see: INFO of keys, DSYNC.CONTENDED, DSYNC.HOLDS, DSYNC.LOG, metrics, events, the
+//! log, WATCH and client-side caching. And what they must not see: tokens, and commands that the module runs for
+//! itself.
 //!
 //! `metrics_steps` and `listener` have no tests, but what tests of several files need.
 

@@ -1,5 +1,5 @@
-//! A primary with kept places is killed, and Sentinel promotes its replica: whoever had a place has it there, in the same
-//! order, and the lock is passed on without anybody being overtaken.
+//! A primary with kept places is killed, and Sentinel promotes its replica: whoever had a place has it there, in the
+//! same order, and the lock is passed on without anybody being overtaken.
 
 use crate::support::*;
 

@@ -103,8 +103,8 @@ fn replica_shows_a_pause_and_keeps_it_when_promoted() {
     assert_calm(&new);
 }
 
-/// The primary dies in the pause. Its replica shows the pause as over when its moment has come, but ends it only when it
-/// is promoted.
+/// The primary dies in the pause. Its replica shows the pause as over when its moment has come, but ends it only when
+/// it is promoted.
 #[test]
 fn promoted_replica_carries_out_the_end_of_a_pause() {
     let (old, new) = pair();

@@ -1,5 +1,5 @@
-//! Who is told of a hand-off first: the next holders, before what tells the replicas leaves the server; but not before an
-//! AOF that is always synced has it.
+//! Who is told of a hand-off first: the next holders, before what tells the replicas leaves the server; but not before
+//! an AOF that is always synced has it.
 
 use crate::support::data_files::kill_and_start;
 use crate::support::steps::SOON;
@@ -15,8 +15,8 @@ fn holder_and_waiter(server: &Server) -> (Client, Client) {
     (holder, waiter)
 }
 
-/// A link that gets the replication stream from now on, and is read with [`Client::poll`]. The server must have a backlog,
-/// so that it sends no snapshot.
+/// A link that gets the replication stream from now on, and is read with [`Client::poll`]. The server must have a
+/// backlog, so that it sends no snapshot.
 fn link(server: &Server) -> Client {
     let mut link = server.connect();
     assert_eq!(link.ask("REPLCONF capa psync2"), "OK");
@@ -38,8 +38,8 @@ fn has_change(link: &mut Client) -> bool {
     false
 }
 
-/// When the first change is here, the server has already written to all next holders. There are as many as it takes some
-/// time to write to.
+/// When the first change is here, the server has already written to all next holders. There are as many as it takes
+/// some time to write to.
 #[test]
 fn next_holders_are_told_before_replicas() {
     const NEXT: u64 = 100;

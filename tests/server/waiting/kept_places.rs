@@ -268,8 +268,8 @@ fn place_that_is_dropped_by_a_decision_announces_0() {
     assert!(refused.error().starts_with("TOOMANY"), "{refused:?}");
 }
 
-/// A place was dropped because the work had failed, and 0 was announced. Another request still waited, so the token that
-/// asked why was put at the end of the queue, and was never told.
+/// A place was dropped because the work had failed, and 0 was announced. Another request still waited, so the token
+/// that asked why was put at the end of the queue, and was never told.
 #[test]
 fn place_dropped_as_failed_is_told_why_when_it_asks_again() {
     let server = Server::start();

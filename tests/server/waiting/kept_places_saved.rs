@@ -201,8 +201,8 @@ fn snapshot_right_after_rename_has_the_places_of_the_old_name() {
     assert_eq!(waiting(&mut client), ["b"]);
 }
 
-/// An AOF rewrite without RDB preamble began in the turn of a RENAME or DEL. It wrote none of the places of the name, which
-/// had no value to write them with. Then one of them was given up, and no server could load that AOF.
+/// An AOF rewrite without RDB preamble began in the turn of a RENAME or DEL. It wrote none of the places of the name,
+/// which had no value to write them with. Then one of them was given up, and no server could load that AOF.
 #[test]
 fn aof_rewritten_in_the_turn_of_rename_or_del_loads() {
     for takes_the_value in ["RENAME lock other", "DEL lock"] {
@@ -298,8 +298,8 @@ fn user_with_the_channels_of_places_hears_of_turns_only() {
     assert_eq!(hearer.reply().as_array()[0], "pmessage");
 }
 
-/// A replica does not learn where RENAME has stored a value, because no request opens it there. It has the places of the
-/// name all the same.
+/// A replica does not learn where RENAME has stored a value, because no request opens it there. It has the places of
+/// the name all the same.
 #[test]
 fn replica_has_the_places_of_a_name_that_got_another_value() {
     let primary = Server::start();

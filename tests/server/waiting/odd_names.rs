@@ -51,8 +51,8 @@ fn odd_key_names_are_waited_for_like_any_other() {
     assert_calm(&server);
 }
 
-/// The turn for a key such as `api:}deploy` was announced on a channel with the name of the key alone. A worker whose ACL
-/// permits the channels of its keys did not hear of it, and a subscriber to `api:*` did.
+/// The turn for a key such as `api:}deploy` was announced on a channel with the name of the key alone. A worker whose
+/// ACL permits the channels of its keys did not hear of it, and a subscriber to `api:*` did.
 #[test]
 fn turn_of_odd_key_is_announced_under_the_prefix() {
     let server = Server::start();

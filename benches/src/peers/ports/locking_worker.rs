@@ -1,5 +1,5 @@
-//! redis-locking-worker (jcohen/redis-locking-worker, npm, 2012): work that is done once, with a second worker that takes
-//! over where the first fails.
+//! redis-locking-worker (jcohen/redis-locking-worker, npm, 2012): work that is done once, with a second worker that
+//! takes over where the first fails.
 //!
 //! - Acquire: `SETNX key 1`. Where the key exists, look again after `lockTimeout`: `WATCH key`, `MULTI`, `GET key`,
 //!   `EXEC`. A value that has not changed since the last look means that the holder failed: `WATCH key`, `GET key`,
@@ -8,8 +8,8 @@
 //! - Release: `DEL key`, which the original sends after a last attempt. After others it sets DONE, which would keep
 //!   everybody out until a refused worker looks; a lock that is used again and again is served better by DEL.
 //!
-//! `lockTimeout` is 5 s by default. That is longer than a contest, so one worker has the lock all the time: the algorithm
-//! is made for jobs that take long, each done once.
+//! `lockTimeout` is 5 s by default. That is longer than a contest, so one worker has the lock all the time: the
+//! algorithm is made for jobs that take long, each done once.
 
 use std::time::{Duration, Instant};
 

@@ -5,8 +5,8 @@
 //!   `SMEMBERS set`, an EXISTS for each member, and SREM of those whose key has expired.
 //! - Release: `DEL set:id`, `SREM set id`.
 //!
-//! The 100 ms (`LockWaitDuration`) and the timeout of 5 s are those of the original's README. Dead holders are removed by
-//! the one who comes in next, so nobody comes in any more once all who are in have died.
+//! The 100 ms (`LockWaitDuration`) and the timeout of 5 s are those of the original's README. Dead holders are removed
+//! by the one who comes in next, so nobody comes in any more once all who are in have died.
 
 use std::time::{Duration, Instant};
 

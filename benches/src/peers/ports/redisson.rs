@@ -2,14 +2,14 @@
 //!
 //! - Acquire: a script: EXISTS; where the lock is free, HINCRBY and PEXPIRE; otherwise HEXISTS (it is re-entrant) and
 //!   PTTL. Who is refused sends `SUBSCRIBE channel` on a second connection, runs the script again, and then waits for a
-//!   message, at most until the holder's lease ends, before each further run. Once in, `UNSUBSCRIBE`, whose reply it does
-//!   not await.
+//!   message, at most until the holder's lease ends, before each further run. Once in, `UNSUBSCRIBE`, whose reply it
+//!   does not await.
 //! - Release: a script: GET of the latch (a key that makes a retried release safe), HEXISTS, HINCRBY, DEL,
 //!   `PUBLISH channel`, SET of the latch. Then `DEL latch`, whose reply is not awaited either.
 //!
 //! Every message wakes all who wait, and all run the script. In the original, threads of one process share a
-//! subscription and wake one at a time; here each worker is a process. The lease is 30 s, and is renewed after a third of
-//! it, which no contest reaches.
+//! subscription and wake one at a time; here each worker is a process. The lease is 30 s, and is renewed after a third
+//! of it, which no contest reaches.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Redisson's fair lock (redisson/redisson, `RedissonFairLock.java`): a list of those who wait, with a deadline for each.
+//! Redisson's fair lock (redisson/redisson, `RedissonFairLock.java`): a list of those who wait, with a deadline for
+//! each.
 //!
 //! - Acquire: a script. It drops the first in the list whose deadline has passed (LINDEX, ZSCORE; ZREM, LPOP). If the
 //!   lock is free (EXISTS) and nobody waits or the worker is first (EXISTS, LINDEX), it takes the lock: LPOP, ZREM, a

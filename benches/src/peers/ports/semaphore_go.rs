@@ -1,12 +1,12 @@
 //! redis-semaphore-go (GettEngineering/redis-semaphore-go, `semaphore/`): tokens in a list, which BLPOP hands out.
 //!
-//! - Acquire: `SET name v EX expiration NX`. Where that sets, the semaphore is made: `SET version`, and in MULTI: DEL of
-//!   the locked resources and of the available ones, RPUSH of a token for each permit. Otherwise expired holds are
-//!   released under a second lock: `SET release_expired v EX 5 NX`; if it sets, `HGETALL locked`, a release of those that
-//!   are too old by the worker's clock, and `DEL release_expired`. Then `BLPOP available timeout`, `HSET locked
+//! - Acquire: `SET name v EX expiration NX`. Where that sets, the semaphore is made: `SET version`, and in MULTI: DEL
+//!   of the locked resources and of the available ones, RPUSH of a token for each permit. Otherwise expired holds are
+//!   released under a second lock: `SET release_expired v EX 5 NX`; if it sets, `HGETALL locked`, a release of those
+//!   that are too old by the worker's clock, and `DEL release_expired`. Then `BLPOP available timeout`, `HSET locked
 //!   token:time time`, and PEXPIRE of the four keys in MULTI. Where BLPOP times out, the caller asks again.
-//! - Release: `HEXISTS locked token:time`, and in MULTI: HDEL, RPUSH (of the number 0: the original pushes loop indices),
-//!   PEXPIRE of the four keys.
+//! - Release: `HEXISTS locked token:time`, and in MULTI: HDEL, RPUSH (of the number 0: the original pushes loop
+//!   indices), PEXPIRE of the four keys.
 //!
 //! Expiration is a minute, the timeout of BLPOP 30 s, but no more than the expiration.
 

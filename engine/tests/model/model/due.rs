@@ -69,9 +69,9 @@ impl Model {
         }
     }
 
-    /// Whether no event is due at this key before its pause ends: nobody holds it or waits for it. If requests to be added
-    /// kept a round open, and RENAME, SWAPDB or another server has parted them from their group, the round finishes with
-    /// the next command on the group or with the end of its pause.
+    /// Whether no event is due at this key before its pause ends: nobody holds it or waits for it. If requests to be
+    /// added kept a round open, and RENAME, SWAPDB or another server has parted them from their group, the round
+    /// finishes with the next command on the group or with the end of its pause.
     fn is_left_alone(&self, name: Name) -> bool {
         let mut queues = self.queues.iter().filter(|queue| queue.name == name);
         let is_queued = queues.any(|queue| queue.left || !queue.seats.is_empty());
@@ -82,8 +82,8 @@ impl Model {
             })
     }
 
-    /// Returns the oldest hold whose connection is known to be closed. Undelivered grants come first, because their places
-    /// may come before others.
+    /// Returns the oldest hold whose connection is known to be closed. Undelivered grants come first, because their
+    /// places may come before others.
     pub(super) fn first_ending(&self) -> Option<(Name, ModelHold)> {
         let holds = self.values.iter().flat_map(|(name, value)| match value {
             Value::State(content) => content.holds.iter().map(|hold| (*name, hold)).collect(),

@@ -373,8 +373,8 @@ impl Model {
         seats.insert(at, seat);
     }
 
-    /// Answers the request at this place, which leaves the queue. A decision about a kept place on which nobody waits is
-    /// announced. If the key does not tell it, the token is told when it asks again, in what is left of its time.
+    /// Answers the request at this place, which leaves the queue. A decision about a kept place on which nobody waits
+    /// is announced. If the key does not tell it, the token is told when it asks again, in what is left of its time.
     pub(super) fn tell(&mut self, name: Name, rank: u64, answer: Answer, now: Now) {
         let seats = &mut self.queue(name).seats;
         let Some(at) = seats.iter().position(|seat| seat.rank == rank) else {

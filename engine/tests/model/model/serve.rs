@@ -145,8 +145,8 @@ impl Model {
         }
     }
 
-    /// Forgets a key that has been kept long enough, to the millisecond. Queued requests do not keep a result or a tally
-    /// longer.
+    /// Forgets a key that has been kept long enough, to the millisecond. Queued requests do not keep a result or a
+    /// tally longer.
     fn forget_if_over(&mut self, name: Name, now: Now) {
         let Some(content) = self.content(name) else {
             return;

@@ -26,8 +26,8 @@ impl World {
             if hold.is_some_and(|hold| hold.due_us <= now.lease.0 + TICK_US) {
                 continue;
             }
-            // With small bounds the order of the tasks decides which vacant place is given up, and whether there is room
-            // for a kept one; the contract does not fix that order. So keep no place then.
+            // With small bounds the order of the tasks decides which vacant place is given up, and whether there is
+            // room for a kept one; the contract does not fix that order. So keep no place then.
             let closed = self.laws.judge_order;
             let was_kept = (grant.standing).is_some_and(|standing| standing.keep.is_some());
             if was_kept && !closed {
