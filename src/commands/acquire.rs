@@ -9,7 +9,7 @@ use crate::module::redis::probe;
 use crate::module::{entropy, run, settings};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::{Claim, ClientId, LeaseMs, MonoUs, Now, Token};
-use dsync_engine::{Reply, Request};
+use dsync_engine::{Refusal, Reply, Request};
 
 /// The logarithms come from ordered maps: each key has its holds by fence, by token and by deadline, and its queue by
 /// rank and by token. The server has all waiters by request, by connection and by deadline, and all EPHEMERAL holds.
@@ -31,17 +31,15 @@ pub(super) const REQUEST_PROPERTIES: Properties = Properties {
 /// Asks the engine for a hold with this claim, and replies, or parks the client if the request was queued.
 pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
     let Call { ctx, parsed, .. } = *call;
-    let facts = ctx.facts();
-    let client = client(ctx, facts);
     let ephemeral = parsed.has(Flag::Ephemeral);
-    if ephemeral && client == ClientId::NONE {
+    if ephemeral && client(ctx, ctx.facts()) == ClientId::NONE {
         return Err("ERR EPHEMERAL is not for scripts, functions and modules: \
                     they have no connection whose end could end the hold"
             .to_owned()
             .into());
     }
     let keep_ms = parsed.number_u32(Number::QueueMs);
-    let token = parsed.text(Text::Token).and_then(Token::parse);
+    let token = parsed.text(Text::Token);
     if keep_ms.is_some() && token.is_none() {
         return Err(
             "ERR syntax error: QUEUE keeps the place for a TOKEN, and none is given"
@@ -55,47 +53,56 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
             .to_owned()
             .into());
     }
-    let may_grow = may_grow(ctx, facts, call.key.bytes());
-    let may_block = facts.may_block();
     let lease = parsed.number_u32(Number::Duration).map(LeaseMs);
     let lease = lease.unwrap_or_else(settings::default_lease);
     // An empty OWNER means no owner.
     let owner = parsed.text(Text::Owner).filter(|text| !text.is_empty());
-    // Where the server forbids blocking, the request is a try, as with BLPOP.
-    let block_ms = parsed.number(Number::BlockMs).filter(|_| may_block);
-    let may_return = token.is_some();
-    let is_try = block_ms.is_none() && keep_ms.is_none() && !may_return;
-    let reply = run::run(ctx, &call.key, |visit| {
-        // Before a token is made, and thrown away.
-        if is_try && visit.refuses(claim) {
-            return Reply::Now(Answer::NotGranted);
-        }
-        let request = Request {
-            claim,
-            limit: parsed.number_u32(Number::Limit),
-            max_attempts: parsed.number_u32(Number::Attempts),
-            lease,
-            wait: block_ms.map(|ms| wait(ms, visit.now())),
-            keep_ms,
-            token: token.unwrap_or_else(entropy::new_token),
-            may_return,
-            client,
-            ephemeral,
-            owner: owner.map(Into::into),
-            may_grow,
-        };
-        visit.acquire(request)
-    })?;
+    let block_ms = parsed.number(Number::BlockMs);
+    let ask = |has_room: bool| {
+        run::run(ctx, &call.key, |visit| {
+            let is_try = keep_ms.is_none() && token.is_none();
+            // Most tries are refused, so what only a grant needs is found out behind this: the facts, and a new token.
+            if is_try && block_ms.is_none() && visit.refuses(claim) {
+                return Reply::Now(Answer::NotGranted);
+            }
+            // The server answers this without calling back, so it may be asked while the engine is borrowed.
+            let facts = ctx.facts();
+            let own = token.and_then(Token::parse);
+            let request = Request {
+                claim,
+                limit: parsed.number_u32(Number::Limit),
+                max_attempts: parsed.number_u32(Number::Attempts),
+                lease,
+                // Where the server forbids blocking, the request is a try, as with BLPOP.
+                wait: block_ms
+                    .filter(|_| facts.may_block())
+                    .map(|ms| wait(ms, visit.now())),
+                keep_ms,
+                may_return: token.is_some(),
+                token: own.unwrap_or_else(entropy::new_token),
+                client: client(ctx, facts),
+                ephemeral,
+                owner: owner.map(Into::into),
+                may_grow: has_room || may_grow(facts),
+            };
+            visit.acquire(request)
+        })
+    };
+    // Whether the server refuses commands for lack of memory is a slow question, so it is asked only where its flags say
+    // so and the request would grow.
+    let mut reply = ask(false)?;
+    let lacks_memory = matches!(reply, Reply::Now(Answer::Refused(Refusal::OutOfMemory)));
+    if lacks_memory && !probe::denies_memory(ctx, call.key.bytes()) {
+        reply = ask(true)?;
+    }
     respond(ctx, call.key.bytes(), reply);
     Ok(())
 }
 
-/// Whether there is memory for a new hold or place. What another server has decided is never refused.
-fn may_grow(ctx: Ctx<'_>, facts: CtxFacts, key: &[u8]) -> bool {
-    !facts.out_of_memory()
-        || facts.replicated()
-        || facts.loading()
-        || !probe::denies_memory(ctx, key)
+/// Whether there is memory for a new hold or place, by the server's flags. What another server has decided is never
+/// refused.
+fn may_grow(facts: CtxFacts) -> bool {
+    !facts.out_of_memory() || facts.replicated() || facts.loading()
 }
 
 /// How long a request with this BLOCK waits. 0 means without limit, as with BLPOP.

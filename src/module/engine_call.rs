@@ -32,6 +32,10 @@ pub(super) fn run_opened<R>(
         let key = key_of(ctx, name, before);
         engine.visit(key, now, call)
     });
+    // So most requests end that are refused.
+    if effects.is_none() && visited.state == before {
+        return visited;
+    }
     let family = visited.family.or_else(|| family_of(&opened));
     store(ctx, &opened, before, visited.state, family);
     drop(opened);
