@@ -5,7 +5,7 @@
 
 use std::num::NonZeroU64;
 
-use super::redis::blocked::{self, Hooks};
+use super::redis::blocked::{self, Hooks, ParkedClients};
 use super::redis::context::Ctx;
 use super::redis::shadow::shadow_name;
 use super::shell::SHELL;
@@ -36,16 +36,9 @@ pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
 fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
     let mut name = Vec::new();
     shadow_name(key, &mut name);
-    // Enter it before the server parks the client, because the server may call back at once.
-    waiters::enter(waiter, ClientId(ctx.client_id()));
-    let handle = blocked::park::<Callbacks>(ctx, &name, waiter.0);
-    let is_parked = handle.is_some();
-    match handle {
-        Some(handle) => waiters::keep(waiter, handle),
-        None => {
-            waiters::remove(waiter);
-            leave(waiter);
-        }
+    let is_parked = blocked::park::<Callbacks>(ctx, &name, waiter.0);
+    if !is_parked {
+        leave(waiter);
     }
     is_parked
 }
@@ -77,13 +70,16 @@ pub(super) fn disconnected(client: ClientId) {
 struct Callbacks;
 
 impl Hooks for Callbacks {
+    type Answer = Answer;
+
+    const PARKED: &'static ParkedClients<Answer> = &waiters::PARKED;
+
     /// Writes the reply that the server asks for. If no answer is decided, CLIENT UNBLOCK has released the client.
-    fn answer(ctx: Ctx<'_>, waiter: NonZeroU64) {
-        let waiter = WaiterId(waiter);
-        match waiters::take_answer(waiter) {
+    fn answer(ctx: Ctx<'_>, waiter: NonZeroU64, decided: Option<Answer>) {
+        match decided {
             Some(answer) => reply::answer(ctx, &answer),
             None => {
-                leave(waiter);
+                leave(WaiterId(waiter));
                 ctx.null();
                 tick::arm(ctx);
             }
@@ -92,11 +88,10 @@ impl Hooks for Callbacks {
 
     /// The client stopped waiting without an answer of ours: CLIENT UNBLOCK … ERROR, or the server redirected it or
     /// changed its role. If the connection has closed, [`disconnected`] was called first.
-    fn left(waiter: NonZeroU64) {
-        let waiter = WaiterId(waiter);
-        leave(waiter);
+    fn left(waiter: NonZeroU64, client_id: Option<u64>) {
+        leave(WaiterId(waiter));
         // The request was granted in this turn, but the client was told something else: take the grant back.
-        if let Some(client) = waiters::client_of(waiter)
+        if let Some(client) = client_id.map(ClientId)
             && let Some(grant) = waiters::take_undelivered(client)
         {
             SHELL.with(|shell| {
@@ -107,10 +102,9 @@ impl Hooks for Callbacks {
         tick::arm_soon();
     }
 
-    fn gone(waiter: NonZeroU64) {
-        let waiter = WaiterId(waiter);
-        if !waiters::remove(waiter) {
-            leave(waiter);
+    fn gone(waiter: NonZeroU64, is_decided: bool) {
+        if !is_decided {
+            leave(WaiterId(waiter));
         }
     }
 }

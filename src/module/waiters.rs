@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::listeners;
-use super::redis::blocked::{self, ParkedClient};
+use super::redis::blocked::{self, ParkedClients};
 use super::redis::context::Ctx;
 use super::redis::events;
 use super::redis::gil::{GilCell, GilFlag};
@@ -21,67 +21,25 @@ use dsync_engine::answer::Answer;
 use dsync_engine::effect::{HandedOver, Wake};
 use dsync_engine::types::{ClientId, WaiterId};
 
+/// The clients that wait, with the answers that were decided for them.
+pub(super) static PARKED: ParkedClients<Answer> = ParkedClients::new();
+
 static WAITERS: GilCell<Waiters> = GilCell::new(Waiters::default);
 
 /// Whether clients are to be released: a flag, because each command asks.
 static HAS_ANSWERED: GilFlag = GilFlag::new();
 
-/// All clients that wait, and the grants that may be undelivered.
+/// The answers of this turn of the event loop.
 #[derive(Default)]
 struct Waiters {
-    parked: BTreeMap<WaiterId, Parked>,
-    /// The clients whose answers are decided and that are still to be released, in this turn of the event loop.
-    answered: VecDeque<ParkedClient>,
+    /// Those whose answers are decided and that are still to be released.
+    answered: VecDeque<WaiterId>,
     /// The timer that releases them is armed.
     release_is_armed: bool,
-    /// The grants of this turn of the event loop whose replies are not written yet. The module watches the turns while
-    /// there are any.
+    /// The grants whose replies are not written yet. The module watches the turns while there are any.
     in_flight: BTreeMap<ClientId, HandedOver>,
     /// A waiter was granted since the server's cron last ran.
     was_granted: bool,
-}
-
-/// A client between parking and its reply.
-struct Parked {
-    /// None before the client is parked and after it is released.
-    handle: Option<ParkedClient>,
-    client: ClientId,
-    /// The engine's answer, from its decision until the reply is written.
-    answer: Option<Answer>,
-    /// The engine has decided the answer, so nobody waits in its queues as this waiter.
-    is_decided: bool,
-}
-
-/// Notes a client that is about to be parked.
-pub(super) fn enter(waiter: WaiterId, client: ClientId) {
-    let parked = Parked {
-        handle: None,
-        client,
-        answer: None,
-        is_decided: false,
-    };
-    WAITERS.with(|waiters| waiters.parked.insert(waiter, parked));
-}
-
-/// Keeps the handle of a client that is parked now.
-pub(super) fn keep(waiter: WaiterId, handle: ParkedClient) {
-    WAITERS.with(|waiters| {
-        if let Some(parked) = waiters.parked.get_mut(&waiter) {
-            parked.handle = Some(handle);
-        }
-    });
-}
-
-/// Forgets a client that is not parked any more. Returns whether its answer was decided.
-pub(super) fn remove(waiter: WaiterId) -> bool {
-    let parked = WAITERS.with(|waiters| waiters.parked.remove(&waiter));
-    // The handle is dropped after the borrow has ended, because that calls the server.
-    parked.is_some_and(|parked| parked.is_decided)
-}
-
-/// Takes the answer that was decided for a waiter, to write it.
-pub(super) fn take_answer(waiter: WaiterId) -> Option<Answer> {
-    WAITERS.with(|waiters| waiters.parked.get_mut(&waiter)?.answer.take())
 }
 
 /// Takes the grant of this turn that a client was not told of.
@@ -89,28 +47,21 @@ pub(super) fn take_undelivered(client: ClientId) -> Option<HandedOver> {
     WAITERS.with(|waiters| waiters.in_flight.remove(&client))
 }
 
-/// The client of a waiter.
-pub(super) fn client_of(waiter: WaiterId) -> Option<ClientId> {
-    WAITERS.with(|waiters| Some(waiters.parked.get(&waiter)?.client))
-}
-
 /// Notes the answers that a call has decided. The waiters' clients stay parked until they are released.
 pub(super) fn decided(ctx: Ctx<'_>, wakes: &mut Vec<Wake>) {
     for wake in wakes.drain(..) {
+        let Some(client) = PARKED.decide(wake.waiter.0, wake.answer) else {
+            continue;
+        };
         let grant = wake.grant.filter(|_| events::watch_turns(ctx));
         WAITERS.with(|waiters| {
-            let Some(parked) = waiters.parked.get_mut(&wake.waiter) else {
-                return;
-            };
             if let Some(grant) = grant {
-                waiters.in_flight.insert(parked.client, grant);
+                waiters.in_flight.insert(ClientId(client), grant);
                 waiters.was_granted = true;
             }
-            parked.answer = Some(wake.answer);
-            parked.is_decided = true;
-            waiters.answered.extend(parked.handle.take());
-            HAS_ANSWERED.set(true);
+            waiters.answered.push_back(wake.waiter);
         });
+        HAS_ANSWERED.set(true);
     }
 }
 
@@ -119,10 +70,17 @@ pub(super) fn release() {
     if !HAS_ANSWERED.set(false) {
         return;
     }
-    WAITERS.with(|waiters| waiters.release_is_armed = false);
+    let next = |waiters: &mut Waiters| {
+        waiters.release_is_armed = false;
+        waiters.answered.pop_front()
+    };
     // Release after the borrow ends, because the server may ask for the answer before this returns.
-    while let Some(handle) = WAITERS.with(|waiters| waiters.answered.pop_front()) {
-        handle.release();
+    while let Some(waiter) = WAITERS.with(next) {
+        if !PARKED.release(waiter.0) {
+            WAITERS.with(|waiters| waiters.answered.push_front(waiter));
+            HAS_ANSWERED.set(true);
+            return;
+        }
     }
 }
 

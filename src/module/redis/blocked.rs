@@ -17,19 +17,19 @@
 //! | one of these after release, Redis ≥ 7.4 | left instead of answer; gone |
 //! | one of these after release, the others | gone: the answer was written, perhaps for nobody |
 //!
-//! A client can be released by the same command that parks it, for example after a panic. On Redis 7.2 to unblock a client
-//! within its own command stops the server at an assertion, because the command's duration is then recorded twice. So
-//! such a release is deferred to the next turn of the event loop, on all servers alike (see [`Running`]).
+//! On Redis 7.2 to unblock a client within its own command stops the server at an assertion, because the command's
+//! duration is then recorded twice. So no client is released while the command runs that has parked it, on all servers
+//! alike (see [`Running`]).
 //!
 //! For a closed connection the event `ServerEvent::Disconnected` comes before `left`; only this event shows that the
 //! connection does not stay open. In the last row CLIENT UNBLOCK … ERROR reveals a defect of those servers: its error
 //! comes after the answer (Redis) or instead of it (Valkey 8.0), and no hook tells the module.
 
-use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::num::NonZeroU64;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use redis_module::raw;
 
@@ -38,57 +38,58 @@ use super::context::Ctx;
 use super::gil::GilCell;
 use super::guard::guard;
 use super::name::KeyString;
+use super::numbered::Numbered;
 use super::reply::OwedReply;
 
 /// What the server tells the module about a parked client.
 pub(crate) trait Hooks {
+    type Answer: Send + 'static;
+
+    /// The clients that are parked with these hooks.
+    const PARKED: &'static ParkedClients<Self::Answer>;
+
     /// Writes the only reply of this waiter: what was decided before `release`, or otherwise that its wait is over. Can
     /// run inside `release`, so the caller of `release` must not hold a borrow.
-    fn answer(ctx: Ctx<'_>, waiter: NonZeroU64);
+    fn answer(ctx: Ctx<'_>, waiter: NonZeroU64, decided: Option<Self::Answer>);
     /// Can run in the middle of a script, and in a demotion before the role has changed, so it may only change memory.
-    fn left(waiter: NonZeroU64);
+    fn left(waiter: NonZeroU64, client_id: Option<u64>);
     /// The waiter's number may be used again.
-    fn gone(waiter: NonZeroU64);
+    fn gone(waiter: NonZeroU64, is_decided: bool);
 }
 
-/// All parked clients that are not gone. Each has its handle until anything releases it, because to unblock a client a
-/// second time, from its own `answer` or `left`, would write a second reply. A handle found here is alive. A tree,
-/// because a hash table that doubles at 100,000 waiters would stall the server.
-static PARKED: GilCell<BTreeMap<NonZeroU64, Option<Handle>>> = GilCell::new(BTreeMap::new);
+/// All parked clients that are not gone, and what was decided for them.
+pub(crate) struct ParkedClients<A>(GilCell<Numbered<Parked<A>>>);
+
+struct Parked<A> {
+    /// Alive. There until anything releases the client, because to unblock it a second time, from its own `answer` or
+    /// `left`, would write a second reply.
+    handle: Option<Handle>,
+    client_id: u64,
+    /// From its decision until it is written.
+    answer: Option<A>,
+    is_decided: bool,
+}
 
 /// The waiter that the running command has parked, or 0. Used only under the server's global lock.
 static PARKED_NOW: AtomicU64 = AtomicU64::new(0);
-/// Whether that waiter was released already.
-static RELEASED_EARLY: AtomicBool = AtomicBool::new(false);
 
-#[derive(Clone, Copy)]
-struct Handle(*mut raw::RedisModuleBlockedClient);
+struct Handle(NonNull<raw::RedisModuleBlockedClient>);
 
 // SAFETY: handles are kept in a GilCell only, so they are used only under the server's global lock, on whichever thread
 // has it.
 unsafe impl Send for Handle {}
 
-/// The right to release one parked client, once. To drop it is to release. Does nothing if the client has left or was
-/// answered already.
-#[derive(Debug)]
-#[must_use = "dropping it releases the client"]
-pub(crate) struct ParkedClient {
-    waiter: NonZeroU64,
-}
-
 /// Parks the client of the running command on the name `wait_on`. The command must not reply then; `Hooks::answer`
 /// will.
 ///
-/// Returns `None`, and replies nothing, if the client cannot wait here, if it is parked already, or if a waiter with
+/// Returns false, and replies nothing, if the client cannot wait here, if it is parked already, or if a waiter with
 /// this number is not gone yet.
-pub(crate) fn park<H: Hooks>(
-    ctx: Ctx<'_>,
-    wait_on: &[u8],
-    waiter: NonZeroU64,
-) -> Option<ParkedClient> {
+#[must_use]
+pub(crate) fn park<H: Hooks>(ctx: Ctx<'_>, wait_on: &[u8], waiter: NonZeroU64) -> bool {
     let may_park = ctx.is_command() && PARKED_NOW.load(Relaxed) == 0 && ctx.facts().may_block();
-    if !may_park || PARKED.with(|parked| parked.contains_key(&waiter)) {
-        return None;
+    let parked = &H::PARKED.0;
+    if !may_park || parked.with(|parked| parked.contains(waiter.get())) {
+        return false;
     }
     let name = KeyString::new(wait_on);
     let mut keys = [name.raw()];
@@ -108,15 +109,23 @@ pub(crate) fn park<H: Hooks>(
             std::ptr::without_provenance_mut(waiter.get() as usize),
         )
     };
-    if handle.is_null() {
-        return None;
-    }
+    let Some(handle) = NonNull::new(handle) else {
+        return false;
+    };
     // SAFETY: RM_BlockClientOnKeys has just returned this handle.
-    unsafe { required!(RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect::<H>)) };
-    PARKED.with(|parked| parked.insert(waiter, Some(Handle(handle))));
+    unsafe {
+        required!(RedisModule_SetDisconnectCallback)(handle.as_ptr(), Some(on_disconnect::<H>));
+    }
+    let client = Parked {
+        handle: Some(Handle(handle)),
+        client_id: ctx.client_id(),
+        answer: None,
+        is_decided: false,
+    };
+    parked.with(|parked| parked.insert(waiter.get(), client));
     PARKED_NOW.store(waiter.get(), Relaxed);
     OwedReply::postpone();
-    Some(ParkedClient { waiter })
+    true
 }
 
 /// Whether the server writes the answers of released clients when it has carried out all commands of the turn (Redis ≥
@@ -126,78 +135,68 @@ pub(crate) fn answers_at_end_of_turn() -> bool {
     *ANSWERS.get_or_init(|| !is_valkey() && !is_redis_before(0x0007_0400))
 }
 
-impl ParkedClient {
-    /// Releases the client. The answer must be decided before; the table at the top of this file shows when it is
-    /// written.
-    pub(crate) fn release(self) {}
-}
+impl<A: Send> ParkedClients<A> {
+    pub(crate) const fn new() -> Self {
+        ParkedClients(GilCell::new(Numbered::new))
+    }
 
-impl Drop for ParkedClient {
-    fn drop(&mut self) {
-        if PARKED_NOW.load(Relaxed) == self.waiter.get() {
-            RELEASED_EARLY.store(true, Relaxed);
-        } else {
-            unblock(self.waiter);
+    /// Notes the answer of a waiter, which stays parked until it is released. Returns the id of its client, or `None` if
+    /// it is gone.
+    pub(crate) fn decide(&'static self, waiter: NonZeroU64, answer: A) -> Option<u64> {
+        self.0.with(|parked| {
+            let client = parked.get_mut(waiter.get())?;
+            client.answer = Some(answer);
+            client.is_decided = true;
+            Some(client.client_id)
+        })
+    }
+
+    /// Releases a client whose answer is decided; the table at the top of this file shows when the answer is written.
+    /// Does nothing if the client has left or was answered already. Returns false if the command still runs that has
+    /// parked it: release it later.
+    #[must_use]
+    pub(crate) fn release(&'static self, waiter: NonZeroU64) -> bool {
+        if PARKED_NOW.load(Relaxed) == waiter.get() {
+            return false;
         }
+        let handle = |parked: &mut Numbered<Parked<A>>| parked.get_mut(waiter.get())?.handle.take();
+        if let Some(Handle(handle)) = self.0.with(handle) {
+            // SAFETY: the handle of a client that is not gone is alive, and nothing has unblocked it, because each
+            // handle is taken only once.
+            unsafe { required!(RedisModule_UnblockClient)(handle.as_ptr(), std::ptr::null_mut()) };
+        }
+        true
+    }
+
+    /// Notes that the server has released the client, or that this module has, and returns what `of` takes of it.
+    fn released<R>(
+        &'static self,
+        waiter: NonZeroU64,
+        of: impl FnOnce(&mut Parked<A>) -> Option<R>,
+    ) -> Option<R> {
+        let released = self.0.try_with(|parked| {
+            let client = parked.get_mut(waiter.get())?;
+            client.handle = None;
+            of(client)
+        });
+        released.flatten()
     }
 }
 
-/// One run of a command. Keeps the values of the command further up the stack, if one called this one.
+/// One run of a command. Keeps the waiter of the command further up the stack, if one called this one.
 pub(super) struct Running {
-    outer: (u64, bool),
+    outer: u64,
 }
 
 impl Running {
     pub(super) fn begin() -> Self {
-        let outer = (
-            PARKED_NOW.swap(0, Relaxed),
-            RELEASED_EARLY.swap(false, Relaxed),
-        );
+        let outer = PARKED_NOW.swap(0, Relaxed);
         Running { outer }
     }
 
-    /// Has the deferred release done in the next turn of the event loop, if there is one.
-    pub(super) fn end(self, ctx: Ctx<'_>) {
-        let waiter = PARKED_NOW.swap(self.outer.0, Relaxed);
-        let released_early = RELEASED_EARLY.swap(self.outer.1, Relaxed);
-        if let Some(waiter) = NonZeroU64::new(waiter).filter(|_| released_early) {
-            unblock_next_turn(ctx, waiter);
-        }
+    pub(super) fn end(self) {
+        PARKED_NOW.store(self.outer, Relaxed);
     }
-}
-
-fn unblock_next_turn(ctx: Ctx<'_>, waiter: NonZeroU64) {
-    let data = std::ptr::without_provenance_mut(waiter.get() as usize);
-    // SAFETY: the context is live; the callback stays in memory, because a module with data types is not unloaded; its
-    // data is a number that nothing dereferences.
-    unsafe { required!(RedisModule_CreateTimer)(ctx.raw(), 0, Some(on_next_turn), data) };
-}
-
-unsafe extern "C" fn on_next_turn(_: *mut raw::RedisModuleCtx, data: *mut c_void) {
-    guard(
-        c"a late release",
-        || (),
-        || {
-            if let Some(waiter) = NonZeroU64::new(data.addr() as u64) {
-                unblock(waiter);
-            }
-        },
-    );
-}
-
-fn unblock(waiter: NonZeroU64) {
-    let Some(Handle(handle)) = take_handle(waiter) else {
-        return;
-    };
-    // SAFETY: a handle from PARKED is alive, and nothing has unblocked it, because each handle is taken only once.
-    unsafe { required!(RedisModule_UnblockClient)(handle, std::ptr::null_mut()) };
-}
-
-/// Takes the handle out of PARKED. Only the caller that gets it may unblock the client.
-fn take_handle(waiter: NonZeroU64) -> Option<Handle> {
-    PARKED
-        .try_with(|parked| parked.get_mut(&waiter)?.take())
-        .flatten()
 }
 
 /// # Safety
@@ -231,8 +230,8 @@ unsafe extern "C" fn on_timeout<H: Hooks>(
             c"a waiter's answer",
             || (),
             || {
-                take_handle(waiter);
-                H::answer(ctx, waiter);
+                let decided = H::PARKED.released(waiter, |client| client.answer.take());
+                H::answer(ctx, waiter, decided);
             },
         );
     }
@@ -251,8 +250,8 @@ unsafe extern "C" fn on_disconnect<H: Hooks>(
             c"a waiter's leaving",
             || (),
             || {
-                take_handle(waiter);
-                H::left(waiter);
+                let client_id = H::PARKED.released(waiter, |client| Some(client.client_id));
+                H::left(waiter, client_id);
             },
         );
     }
@@ -266,8 +265,8 @@ unsafe extern "C" fn on_free<H: Hooks>(_: *mut raw::RedisModuleCtx, data: *mut c
             let Some(waiter) = NonZeroU64::new(data.addr() as u64) else {
                 return;
             };
-            PARKED.with(|parked| parked.remove(&waiter));
-            H::gone(waiter);
+            let parked = H::PARKED.0.with(|parked| parked.remove(waiter.get()));
+            H::gone(waiter, parked.is_some_and(|client| client.is_decided));
         },
     );
 }

@@ -65,6 +65,6 @@ unsafe extern "C" fn trampoline<C: Command>(
     let (owed, running) = (OwedReply::begin(), Running::begin());
     guard(C::NAME, || (), || C::run(ctx, args));
     owed.complete(ctx);
-    running.end(ctx);
+    running.end();
     raw::REDISMODULE_OK as i32
 }
