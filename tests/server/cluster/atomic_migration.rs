@@ -122,7 +122,7 @@ fn migrated_slot_keeps_holds_and_redirects_waiters() {
     };
     let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     let held = FAMILIES.map(|family| {
-        let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
+        let request = family.acquire(&nodes.key(family.prefix()), "a", "PX 60000 OWNER o");
         fence_of(family, &client.ask(request), "a")
     });
     let [paused, group, done] = ["paused", "group", "done"].map(|name| nodes.key(name));
@@ -135,7 +135,7 @@ fn migrated_slot_keeps_holds_and_redirects_waiters() {
     let mut waiting = Vec::new();
     for family in FAMILIES {
         for token in ["b", "c"] {
-            let request = family.acquire(&nodes.key(family.name), token, "BLOCK 0");
+            let request = family.acquire(&nodes.key(family.prefix()), token, "BLOCK 0");
             waiting.push((family, source.waiting(request)));
         }
     }
@@ -144,7 +144,7 @@ fn migrated_slot_keeps_holds_and_redirects_waiters() {
         SEMAPHORE,
         source.waiting(format!("DSEM.ACQUIRE {paused} BLOCK 0")),
     ));
-    let mut keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.name)).into();
+    let mut keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.prefix())).into();
     keys.extend([paused.clone(), group.clone(), done.clone()]);
     let before: Vec<String> = keys.iter().map(|key| source.digest(key)).collect();
 
@@ -159,7 +159,7 @@ fn migrated_slot_keeps_holds_and_redirects_waiters() {
 
     let mut router = nodes.cluster.router_from(SOURCE);
     for (family, held) in FAMILIES.into_iter().zip(held) {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         assert!(router.ask(family.check(&key, "a")).as_int() > 0);
         let mut next = target.waiting(family.acquire(&key, "b", "PX 100 BLOCK 0"));
         let mut last = target.waiting(family.acquire(&key, "c", "BLOCK 0"));
@@ -190,7 +190,7 @@ fn changes_during_migration_arrive() {
         return;
     };
     let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
-    let key = |family: ClusterFamily, what: &str| nodes.key(&format!("{}-{what}", family.name));
+    let key = |family: Family, what: &str| nodes.key(&format!("{}-{what}", family.prefix()));
     for family in FAMILIES {
         for what in ["renewed", "released", "passed", "lapsed"] {
             let request = family.acquire(&key(family, what), "a", "PX 1000");
@@ -201,7 +201,7 @@ fn changes_during_migration_arrive() {
     for family in FAMILIES {
         let renew = format!(
             "{}.RENEW {} a PX 60000",
-            family.name,
+            family.prefix(),
             key(family, "renewed")
         );
         assert_eq!(client.ask(renew), 1);
@@ -254,12 +254,12 @@ fn target_lapses_nothing_before_it_owns_the_slot() {
     };
     let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     for family in FAMILIES {
-        let request = family.acquire(&nodes.key(family.name), "a", &format!("PX {LEASE_MS}"));
+        let request = family.acquire(&nodes.key(family.prefix()), "a", &format!("PX {LEASE_MS}"));
         fence_of(family, &client.ask(request), "a");
     }
     nodes.migrate_and_hold();
     let renew =
-        |family: ClusterFamily| format!("{}.RENEW {} a", family.name, nodes.key(family.name));
+        |family: Family| format!("{}.RENEW {} a", family.prefix(), nodes.key(family.prefix()));
     let mut lines: Vec<String> = FAMILIES.map(renew).into();
     lines.push(format!("CLIENT PAUSE {} WRITE", 3 * LEASE_MS));
     let done = client.ask_all(&lines);
@@ -274,7 +274,7 @@ fn target_lapses_nothing_before_it_owns_the_slot() {
     assert_eq!((lapses(source), lapses(target)), (0, 0));
     let mut router = nodes.cluster.router_from(TARGET);
     for family in FAMILIES {
-        let left = router.ask(family.check(&nodes.key(family.name), "a"));
+        let left = router.ask(family.check(&nodes.key(family.prefix()), "a"));
         assert!(left.as_int() > 0, "{family:?}: {left:?}");
     }
     assert_calm(source);
@@ -317,7 +317,7 @@ fn cancelled_migration_leaves_everything_at_source() {
     let (source, mut client) = (nodes.source(), nodes.source().connect());
     let mut waiting = Vec::new();
     for family in FAMILIES {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         fence_of(family, &client.ask(family.acquire(&key, "a", "")), "a");
         waiting.push([
             source.waiting(family.acquire(&key, "b", "PX 100 BLOCK 0")),
@@ -329,7 +329,7 @@ fn cancelled_migration_leaves_everything_at_source() {
     nodes.wait_for_state("cancelled");
     nodes.assert_empty(TARGET);
     for (family, [by_release, by_timer]) in FAMILIES.into_iter().zip(&mut waiting) {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         assert_eq!(client.ask(family.release(&key, "a")), 1);
         let second = fence_of(family, &by_release.reply(), "b");
         assert!(fence_of(family, &by_timer.reply(), "c") > second);

@@ -1,79 +1,32 @@
-//! Helpers of the cluster tests: one hold in each family, requests to an importing node, and how a wait ends when a
+//! What the cluster tests share: one hold in each family, requests to an importing node, and how a wait ends when a
 //! slot, a role or the whole cluster changes.
 
 use crate::support::steps::*;
 use crate::support::*;
 
-/// A family and a request of it for a hold that leaves room for no other.
-#[derive(Clone, Copy, Debug)]
-pub struct ClusterFamily {
-    pub name: &'static str,
-    acquire: &'static str,
-    options: &'static str,
-}
+pub const LOCK: Family = Family::Lock;
 
-pub const LOCK: ClusterFamily = ClusterFamily {
-    name: "DLOCK",
-    acquire: "DLOCK.ACQUIRE",
-    options: "",
-};
-
-pub const SEMAPHORE: ClusterFamily = ClusterFamily {
-    name: "DSEM",
-    acquire: "DSEM.ACQUIRE",
-    options: "LIMIT 1",
-};
+pub const SEMAPHORE: Family = Family::Semaphore;
 
 /// A lock, a semaphore with one permit, a group with one member, and a work-once key.
-pub const FAMILIES: [ClusterFamily; 4] = [
-    LOCK,
-    SEMAPHORE,
-    ClusterFamily {
-        name: "DWG",
-        acquire: "DWG.ADD",
-        options: "LIMIT 1",
-    },
-    ClusterFamily {
-        name: "DONCE",
-        acquire: "DONCE.BEGIN",
-        options: "",
-    },
-];
+pub const FAMILIES: [Family; 4] = Family::ALL;
 
-impl ClusterFamily {
-    /// The request for a hold; `more` are further options.
-    pub fn acquire(&self, key: &str, token: &str, more: &str) -> String {
-        let ClusterFamily {
-            acquire, options, ..
-        } = self;
-        format!("{acquire} {key} {options} TOKEN {token} {more}")
-    }
-
-    pub fn release(&self, key: &str, token: &str) -> String {
-        format!("{}.RELEASE {key} {token}", self.name)
-    }
-
-    pub fn check(&self, key: &str, token: &str) -> String {
-        format!("{}.CHECK {key} {token}", self.name)
-    }
-
-    /// The token and the fence of a grant.
-    #[track_caller]
-    pub fn grant(&self, reply: &Reply) -> (String, u64) {
-        match reply {
-            Reply::Array(items) if self.name == "DONCE" => match items.as_slice() {
-                [run, hold @ .., _attempt] if *run == "RUN" => Reply::Array(hold.to_vec()).grant(),
-                _ => panic!("expected RUN, received {reply:?}"),
-            },
-            _ => reply.grant(),
-        }
+/// The token and the fence of a grant.
+#[track_caller]
+pub fn grant_of(family: Family, reply: &Reply) -> (String, u64) {
+    match reply {
+        Reply::Array(items) if family == Family::Once => match items.as_slice() {
+            [run, hold @ .., _attempt] if *run == "RUN" => Reply::Array(hold.to_vec()).grant(),
+            _ => panic!("expected RUN, received {reply:?}"),
+        },
+        _ => reply.grant(),
     }
 }
 
 /// Asserts that this request was granted to this token; returns the fence.
 #[track_caller]
-pub fn fence_of(family: ClusterFamily, reply: &Reply, token: &str) -> u64 {
-    let (granted, fence) = family.grant(reply);
+pub fn fence_of(family: Family, reply: &Reply, token: &str) -> u64 {
+    let (granted, fence) = grant_of(family, reply);
     assert_eq!(granted, token, "{family:?}");
     fence
 }
@@ -120,7 +73,7 @@ pub enum WaitEnd {
 
 /// Waits for the end of a wait. Panics for two replies, for no reply in time, and for an end not listed in [`WaitEnd`].
 #[track_caller]
-pub fn end_of(family: ClusterFamily, waiter: &mut Client) -> WaitEnd {
+pub fn end_of(family: Family, waiter: &mut Client) -> WaitEnd {
     let first = match waiter.recv_or_closed(SOON) {
         Ok(Some(reply)) => reply,
         Ok(None) => panic!("a waiter that is never answered"),
@@ -135,7 +88,7 @@ pub fn end_of(family: ClusterFamily, waiter: &mut Client) -> WaitEnd {
     match (&first, next) {
         (Reply::Error(text), Some(_)) if text.starts_with("MOVED ") => WaitEnd::Moved,
         (Reply::Error(text), None) if text.starts_with("UNBLOCKED ") => WaitEnd::UnblockedAndClosed,
-        (Reply::Array(_), Some(_)) => WaitEnd::Granted(family.grant(&first).1),
+        (Reply::Array(_), Some(_)) => WaitEnd::Granted(grant_of(family, &first).1),
         (_, next) => panic!("ended with {first:?}, then {next:?}"),
     }
 }

@@ -51,7 +51,7 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
     let (old, new) = (&nodes.cluster[PRIMARY], &nodes.cluster[REPLICA]);
     let mut client = old.connect();
     let held = FAMILIES.map(|family| {
-        let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
+        let request = family.acquire(&nodes.key(family.prefix()), "a", "PX 60000 OWNER o");
         fence_of(family, &client.ask(request), "a")
     });
     let group = nodes.key("group");
@@ -61,7 +61,7 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
     let mut waiting = Vec::new();
     for family in FAMILIES {
         for token in ["b", "c"] {
-            let request = family.acquire(&nodes.key(family.name), token, "BLOCK 0");
+            let request = family.acquire(&nodes.key(family.prefix()), token, "BLOCK 0");
             waiting.push((family, old.waiting(request)));
         }
     }
@@ -73,7 +73,7 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
         .ask(LOCK.acquire(&other, "a", ""));
     let mut undisturbed = nodes.cluster[1].waiting(LOCK.acquire(&other, "b", "BLOCK 0"));
 
-    let keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.name)).into();
+    let keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.prefix())).into();
     let before: Vec<String> = keys.iter().map(|key| old.digest(key)).collect();
     nodes.cluster.fail_over_to(REPLICA, nodes.slot, &ALL);
 
@@ -89,7 +89,7 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
 
     let mut router = nodes.cluster.router_from(PRIMARY);
     for (family, held) in FAMILIES.into_iter().zip(held) {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         let left = router.ask(family.check(&key, "a")).as_int();
         assert!((1..=65_000).contains(&left), "{left} ms left");
         let mut back = new.waiting(family.acquire(&key, "b", "BLOCK 0"));

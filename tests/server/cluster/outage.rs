@@ -39,7 +39,7 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
     let (server, mut client) = (&cluster[0], cluster[0].connect());
     let tag = cluster.key_of(0, "tag");
     let spare = spare_slot(&cluster, 0, &tag);
-    let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
+    let key = |family: Family| format!("{{{tag}}}{}", family.prefix());
     let mut waiting = Vec::new();
     for family in FAMILIES {
         let granted = client.ask(family.acquire(&key(family), "a", "PX 60000"));
@@ -55,7 +55,7 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
     // In one turn: the leases become short, and the cluster goes down. The server notices that after the timers of this
     // turn, so the leases must be longer than it lasts on a slow machine.
     let mut lines: Vec<String> = FAMILIES
-        .map(|family| format!("{}.RENEW {} a PX 200", family.name, key(family)))
+        .map(|family| format!("{}.RENEW {} a PX 200", family.prefix(), key(family)))
         .into();
     lines.push(format!("DWG.RENEW {group} m PX 200"));
     lines.push(format!("CLUSTER DELSLOTS {spare}"));

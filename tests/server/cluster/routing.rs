@@ -151,7 +151,7 @@ fn replica_answers_reads_after_readonly() {
     let (primary, replica) = (&cluster[0], &cluster[3]);
     let tag = cluster.key_of(0, "tag");
     let mut writer = primary.connect();
-    let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
+    let key = |family: Family| format!("{{{tag}}}{}", family.prefix());
     let mut fences = Vec::new();
     for family in FAMILIES {
         let granted = writer.ask(family.acquire(&key(family), "t", "OWNER o"));
@@ -170,7 +170,7 @@ fn replica_answers_reads_after_readonly() {
         let key = key(family);
         assert!(reader.ask(family.check(&key, "t")).as_int() > 0);
         assert_eq!(reader.ask(family.check(&key, "other")), 0);
-        let info = reader.ask(format!("{}.INFO {key}", family.name));
+        let info = reader.ask(format!("{}.INFO {key}", family.prefix()));
         let holder = &info.field("first-holders").as_array()[0];
         assert_eq!(*holder.field("fence"), fence.cast_signed());
         assert_eq!(*holder.field("owner"), "o");
@@ -178,8 +178,8 @@ fn replica_answers_reads_after_readonly() {
         for request in [
             family.acquire(&key, "w", "BLOCK 0"),
             family.release(&key, "t"),
-            format!("{}.RENEW {key} t", family.name),
-            format!("{}.REVOKE {key} {fence}", family.name),
+            format!("{}.RENEW {key} t", family.prefix()),
+            format!("{}.REVOKE {key} {fence}", family.prefix()),
         ] {
             assert_eq!(reader.ask(&request).error(), moved, "{request}");
         }

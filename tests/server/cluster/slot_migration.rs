@@ -73,7 +73,7 @@ fn key_not_yet_moved_is_served_at_source() {
     let nodes = SlotMoveNodes::new();
     let (source, mut client) = (nodes.source(), nodes.source().connect());
     for family in FAMILIES {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         let first = fence_of(family, &client.ask(family.acquire(&key, "a", "")), "a");
         let mut by_release = source.waiting(family.acquire(&key, "b", "PX 100 BLOCK 0"));
         let opened = nodes.open();
@@ -101,17 +101,17 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     let (source, target) = (nodes.source(), nodes.target());
     let mut client = source.connect();
     let held = FAMILIES.map(|family| {
-        let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
+        let request = family.acquire(&nodes.key(family.prefix()), "a", "PX 60000 OWNER o");
         fence_of(family, &client.ask(request), "a")
     });
     let mut waiting = FAMILIES.map(|family| {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         ["b", "c"].map(|token| source.waiting(family.acquire(&key, token, "BLOCK 0")))
     });
     let granted_before = grants(source);
     let opened = nodes.open();
     for (n, family) in FAMILIES.into_iter().enumerate() {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         let before = source.digest(&key);
         opened.send(&key);
         for waiter in &mut waiting[n] {
@@ -132,7 +132,7 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     // The target does not own the slot yet: a retry at the source is answered ASK, and then served at the target.
     let mut there = target.connect();
     for (family, held) in FAMILIES.into_iter().zip(held) {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         let left = ask_asking(&mut there, family.check(&key, "a")).as_int();
         assert!((1..=60_000).contains(&left), "{left} ms left");
         let request = family.acquire(&key, "b", "BLOCK 0 PX 100");
@@ -150,12 +150,12 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     // Nothing changes for the holders when the target gets the slot.
     let mut router = nodes.cluster.router_from(BYSTANDER);
     let mut last = FAMILIES.map(|family| {
-        let request = family.acquire(&nodes.key(family.name), "d", "BLOCK 0");
+        let request = family.acquire(&nodes.key(family.prefix()), "d", "BLOCK 0");
         waiting_asking(target, request)
     });
     opened.close();
     for (n, family) in FAMILIES.into_iter().enumerate() {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         assert!(router.ask(family.check(&key, "c")).as_int() > 0);
         assert_eq!(router.ask(family.release(&key, "c")), 1);
         fence_of(family, &last[n].reply(), "d");
@@ -336,7 +336,7 @@ fn waiters_of_taken_slot_are_redirected_to_new_owner() {
     let (source, mut client) = (nodes.source(), nodes.source().connect());
     let mut waiting = Vec::new();
     for family in FAMILIES {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         fence_of(family, &client.ask(family.acquire(&key, "a", "")), "a");
         for token in ["b", "c"] {
             waiting.push(source.waiting(family.acquire(&key, token, "BLOCK 0")));
@@ -372,7 +372,7 @@ fn waiters_of_taken_slot_are_redirected_to_new_owner() {
 
     let mut router = nodes.cluster.router_from(SOURCE);
     for family in FAMILIES {
-        let key = nodes.key(family.name);
+        let key = nodes.key(family.prefix());
         let granted = router.ask(family.acquire(&key, "b", ""));
         fence_of(family, &granted, "b");
     }

@@ -26,7 +26,7 @@ struct Resource {
 
 impl Resource {
     /// The loop of one client: it acquires the key, asserts that it is alone, and releases it.
-    fn use_in_turns(&self, family: ClusterFamily, key: &str, me: usize, mut router: Router) {
+    fn use_in_turns(&self, family: Family, key: &str, me: usize, mut router: Router) {
         for turn in 0.. {
             if self.is_over.load(Ordering::SeqCst) {
                 return;
@@ -88,7 +88,7 @@ fn as_a_whole(cluster: &Cluster, slot: u16, (from, to): (usize, usize), _: &dyn 
 }
 
 /// Moves the slot of a key between the nodes 0 and 1 while clients use the key.
-fn assert_exclusive_while_slot_moves(family: ClusterFamily, move_slot: MoveSlot) {
+fn assert_exclusive_while_slot_moves(family: Family, move_slot: MoveSlot) {
     let cluster = Cluster::start();
     let key = cluster.key_of(0, "k");
     let slot = cluster.slot(&key);

@@ -29,7 +29,7 @@ fn assert_replicas_follow(move_slot: fn(&Cluster, u16)) {
     // Another slot of the target, by which the test notices the failover.
     let home = cluster.slot(&cluster.key_of(TARGET, "home"));
     let slot = cluster.slot(&tag);
-    let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
+    let key = |family: Family| format!("{{{tag}}}{}", family.prefix());
     let (source, target) = (&cluster[SOURCE], &cluster[TARGET]);
     let mut client = source.connect();
     let held = FAMILIES.map(|family| {
@@ -56,7 +56,7 @@ fn assert_replicas_follow(move_slot: fn(&Cluster, u16)) {
     // The replica of the target also follows later changes.
     let mut router = cluster.router_from(SOURCE);
     for family in FAMILIES {
-        let renew = format!("{}.RENEW {} a PX 50000", family.name, key(family));
+        let renew = format!("{}.RENEW {} a PX 50000", family.prefix(), key(family));
         assert_eq!(router.ask(renew), 1);
         wait_for_the_same(target, new, &key(family));
     }

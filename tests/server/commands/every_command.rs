@@ -7,8 +7,6 @@ use crate::commands::documented::*;
 use crate::support::steps::*;
 use crate::support::*;
 
-const FAMILIES: [&str; 4] = ["DLOCK", "DSEM", "DWG", "DONCE"];
-
 /// An option that all requests for a hold have.
 const TOKEN: &str = "TOKEN s3cr3t-0f-th3-t3st";
 
@@ -304,7 +302,8 @@ fn values_at_their_bounds_are_accepted() {
 fn every_command_refuses_a_key_of_another_type() {
     let (mut bench, commands) = Bench::set_up();
     for command in commands.iter().filter(|command| command.has_key()) {
-        let keys = FAMILIES
+        let keys = Family::ALL
+            .map(Family::prefix)
             .into_iter()
             .chain(["a-string", "a-list", "a-stream"]);
         for key in keys.filter(|key| *key != command.family()) {

@@ -7,20 +7,20 @@ use crate::support::steps::*;
 use crate::support::*;
 
 /// The prefix of a family's commands, and a request of it.
-const FAMILIES: [(&str, &str); 4] = [
-    ("DLOCK", "DLOCK.ACQUIRE k"),
-    ("DSEM", "DSEM.ACQUIRE k LIMIT 1"),
-    ("DWG", "DWG.ADD k LIMIT 1"),
-    ("DONCE", "DONCE.BEGIN k"),
-];
+/// The prefix of each family, and a request for a hold of `k`.
+fn families() -> impl Iterator<Item = (&'static str, String)> {
+    Family::ALL
+        .into_iter()
+        .map(|family| (family.prefix(), family.request("k")))
+}
 
 #[test]
 fn pause_refuses_tries_queues_requests_and_serves_them_in_order() {
     let server = Server::start();
     let mut client = server.connect();
-    for (family, request) in FAMILIES {
+    for (family, request) in families() {
         assert_eq!(client.ask(format!("{family}.PAUSE k 600000")), 0);
-        assert!(client.ask(request).is_nil(), "{family}: a try");
+        assert!(client.ask(&request).is_nil(), "{family}: a try");
         assert!(
             client.ask(format!("{request} BLOCK 1")).is_nil(),
             "{family}: a wait that runs out"
@@ -43,7 +43,7 @@ fn pause_refuses_tries_queues_requests_and_serves_them_in_order() {
 fn hold_of_paused_key_is_repeated_renewed_and_ended() {
     let server = Server::start();
     let mut client = server.connect();
-    for (family, request) in FAMILIES {
+    for (family, request) in families() {
         let request = format!("{request} EX 600 TOKEN t");
         let (_, fence) = any_grant(&client.ask(&request));
         client.ask(format!("{family}.PAUSE k 600000"));
@@ -78,8 +78,8 @@ fn lease_lapses_in_a_pause_and_nobody_is_granted_before_its_end() {
 fn info_shows_a_pause_and_what_is_left_of_it() {
     let server = Server::start();
     let mut client = server.connect();
-    for (family, request) in FAMILIES {
-        client.ask(request);
+    for (family, request) in families() {
+        client.ask(&request);
         let info = client.ask(format!("{family}.INFO k"));
         assert_eq!(*info.field("paused-ms"), 0, "{family}");
         assert!(*info.field("state") != "paused", "{family}");
@@ -105,7 +105,7 @@ fn info_shows_a_pause_and_what_is_left_of_it() {
 fn pause_keeps_its_key_moves_with_rename_and_goes_with_del() {
     let server = Server::start();
     let mut client = server.connect();
-    for (family, request) in FAMILIES {
+    for (family, request) in families() {
         assert_eq!(client.ask(format!("{family}.PAUSE k 0")), 0);
         assert_eq!(client.ask("EXISTS k"), 0, "{family}: 0 makes no key");
         client.ask(format!("{family}.PAUSE k 600000"));

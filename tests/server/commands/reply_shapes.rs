@@ -102,18 +102,13 @@ fn tell_story(server: &Server, connect: fn(&Server) -> Client, story: &str) {
 fn every_command_has_the_same_replies_in_resp2_and_resp3() {
     let server = Server::start();
     for connect in [Server::connect, Server::connect_resp3] {
-        for (family, request) in [
-            ("DLOCK", "DLOCK.ACQUIRE k"),
-            ("DSEM", "DSEM.ACQUIRE k LIMIT 1"),
-            ("DWG", "DWG.ADD k LIMIT 1"),
-            ("DONCE", "DONCE.BEGIN k"),
-        ] {
+        for family in Family::ALL {
             let grant = |token: &str| match family {
-                "DONCE" => format!("[\"RUN\", {token}, #, 1]"),
+                Family::Once => format!("[\"RUN\", {token}, #, 1]"),
                 _ => format!("[{token}, #]"),
             };
-            let story = OF_EACH_FAMILY.replace("F.", &format!("{family}."));
-            let story = story.replace("A ", &format!("{request} "));
+            let story = OF_EACH_FAMILY.replace("F.", &format!("{}.", family.prefix()));
+            let story = story.replace("A ", &format!("{} ", family.request("k")));
             let story = story
                 .replace("G\"t\"", &grant("\"t\""))
                 .replace("G\"v\"", &grant("\"v\""));

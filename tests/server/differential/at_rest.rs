@@ -6,8 +6,6 @@ use crate::fuzz::requests::{DATABASES, NAMES};
 use crate::support::data_files::{aof, commands_in, rewrite_aof, rewritten};
 use crate::support::*;
 
-const FAMILIES: [&str; 4] = ["DLOCK", "DSEM", "DWG", "DONCE"];
-
 impl Side {
     /// The lines of INFO dsync now.
     #[track_caller]
@@ -44,7 +42,7 @@ impl Side {
                         let reply = call!(client, word, key);
                         lines.push(format!("{at} {word}: {}", self.masks.reply(&reply)));
                     }
-                    for family in FAMILIES {
+                    for family in Family::ALL.map(Family::prefix) {
                         let reply = call!(client, format!("{family}.INFO"), key);
                         lines.push(format!("{at} {family}.INFO: {}", self.masks.reply(&reply)));
                     }

@@ -11,7 +11,7 @@ use super::requests;
 use super::side::Side;
 use crate::fuzz::driver::{SeenGrant, Waiting};
 use crate::fuzz::log::{Log, LogLine};
-use crate::fuzz::meaning::{CommandFamily, Meaning};
+use crate::fuzz::meaning::Meaning;
 use crate::fuzz::run_view::RunView;
 use crate::fuzz::step::{FuzzRequest, Step};
 use crate::support::*;
@@ -365,7 +365,7 @@ impl RunView for Duo {
             meaning.block_ms()?;
             let (key, family, token) = match meaning {
                 Meaning::Ask(ask) => (ask.key, ask.claim.family(), ask.token),
-                _ => (sent.words.get(1)?.clone(), CommandFamily::Group, None),
+                _ => (sent.words.get(1)?.clone(), Family::Group, None),
             };
             Some(Waiting {
                 on,

@@ -13,7 +13,6 @@ pub const ROUNDED_TO: i64 = 100_000;
 const SLACK: i64 = 2_000;
 /// Numbers below are counts, unless their field says that they are milliseconds.
 const COUNTS_BELOW: i64 = 30_000;
-const FAMILIES: [&str; 4] = ["lock", "semaphore", "group", "once"];
 
 /// The names of one server's tokens and fences, and its connections.
 #[derive(Clone, Default)]
@@ -72,7 +71,7 @@ impl Masks {
         let is_family = |at: usize| {
             items
                 .get(at)
-                .is_some_and(|item| FAMILIES.iter().any(|family| item == family))
+                .is_some_and(|item| Family::ALL.iter().any(|family| *item == family.word()))
         };
         let ms: &[usize] = match items.len() {
             5 if is_family(2) => &[4],

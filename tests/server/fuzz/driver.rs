@@ -12,7 +12,7 @@ use super::conditions::{Conditions, Relief};
 use super::judge::describe;
 use super::ledger::Ledger;
 use super::link::{ClientLink, Part, Pending};
-use super::meaning::{CommandFamily, Meaning};
+use super::meaning::Meaning;
 use super::run_view::RunView;
 use super::step::{Connection, FuzzRequest, OPERATOR, Step};
 use super::words;
@@ -26,7 +26,7 @@ const LATE: Duration = Duration::from_secs(20);
 pub struct SeenGrant {
     pub database: usize,
     pub key: String,
-    pub family: CommandFamily,
+    pub family: Family,
     /// As the log spells it: `$token:line` for a token that the server made.
     pub token: String,
 }
@@ -37,7 +37,7 @@ pub struct Waiting {
     pub on: usize,
     pub database: usize,
     pub key: String,
-    pub family: CommandFamily,
+    pub family: Family,
     pub token: Option<String>,
     pub since: Instant,
 }
@@ -427,11 +427,7 @@ impl RunView for Driver {
             Pending::Request(part) if link.is_waiting() => {
                 let (key, family, token) = match &part.entry.meaning {
                     Meaning::Ask(ask) => (ask.key.clone(), ask.claim.family(), ask.token.clone()),
-                    _ => (
-                        part.request.words.get(1)?.clone(),
-                        CommandFamily::Group,
-                        None,
-                    ),
+                    _ => (part.request.words.get(1)?.clone(), Family::Group, None),
                 };
                 // The server refuses a token of another length.
                 let token = token.filter(|token| (1..=128).contains(&token.len()));

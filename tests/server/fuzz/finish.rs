@@ -48,12 +48,11 @@ fn contended_without_holder(client: &mut Client) -> Option<Reply> {
         let [database, key, family, ..] = row.as_array() else {
             panic!("a row of DSYNC.CONTENDED: {row:?}");
         };
-        let prefix = match family.as_str() {
-            "lock" => "DLOCK",
-            "semaphore" => "DSEM",
-            "group" => "DWG",
-            _ => "DONCE",
-        };
+        let mut families = Family::ALL.into_iter();
+        let family = families
+            .find(|known| *family == known.word())
+            .expect("a family");
+        let prefix = family.prefix();
         assert_eq!(client.ask(format!("SELECT {}", database.as_int())), "OK");
         let info = call!(client, format!("{prefix}.INFO"), key.as_str());
         if info.is_nil() || info.is_error() {

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::known_hold::KeyId;
-use super::meaning::{Ask, CommandFamily};
+use super::meaning::Ask;
 use super::requests::DATABASES;
+use crate::support::Family;
 
 /// What became of a request that brought a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,13 +131,13 @@ impl Gates {
         };
         let most = match (ask.claim.family(), ask.limit, at_once) {
             // Granted at once: its own limit was in force, or one that an operator had pinned.
-            (CommandFamily::Semaphore, Some(own), true) => Some(own).max(highest(true)),
-            (CommandFamily::Semaphore, ..) => highest(false),
-            (CommandFamily::Group, Some(own), true) => Some(own),
+            (Family::Semaphore, Some(own), true) => Some(own).max(highest(true)),
+            (Family::Semaphore, ..) => highest(false),
+            (Family::Group, Some(own), true) => Some(own),
             // A group may have no limit at all.
             _ => return,
         };
-        let taken = held + ask.claim.permits();
+        let taken = held + u64::from(ask.claim.permits());
         assert!(
             most.is_some_and(|most| taken <= most),
             "{slot:?}: {taken} permits are certainly held after a grant, the limit was {most:?} at most"

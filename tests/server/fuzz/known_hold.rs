@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::meaning::{HoldClaim, Meaning};
+use super::meaning::{Claim, Meaning};
 use crate::support::Reply;
 
 /// The server counts leases in whole milliseconds.
@@ -15,7 +15,7 @@ pub const MAX_LEASE_MS: u64 = 86_400_000;
 
 #[derive(Clone, Debug)]
 pub struct KnownHold {
-    pub claim: HoldClaim,
+    pub claim: Claim,
     pub token: String,
     pub fence: u64,
     /// When its grant was read.

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use super::doubt::Doubt;
 use super::gates::{Gates, LimitOutcome};
 use super::known_hold::{KeyId, KnownHold, SentRequest, granted, is_everything, lease_end, slots};
-use super::meaning::{Ask, Meaning, Verb, Word};
+use super::meaning::{Ask, Meaning, Verb, Word, exclude_each_other};
 use super::seen_fences::SeenFences;
-use crate::support::Reply;
+use crate::support::{InCommands, Reply};
 
 /// How long before it was read a grant after a wait may have been made.
 const UNSEEN: Duration = Duration::from_secs(5);
@@ -416,7 +416,7 @@ impl Ledger {
             } else {
                 (&hold, other)
             };
-            let both = older.claim.excludes(newer.claim) || older.token == newer.token;
+            let both = exclude_each_other(older.claim, newer.claim) || older.token == newer.token;
             let certainly = older.here_since..older.certain_until();
             assert!(
                 !both || !certainly.contains(&newer.known),
@@ -433,7 +433,7 @@ impl Ledger {
         if same.is_none() && hold.doubted_from.is_none() && !self.had_past {
             let before = holds.iter().filter(|other| other.fence < hold.fence);
             let certain = before.filter(|other| other.certain_until() > hold.known);
-            let held: u64 = certain.map(|other| other.claim.permits()).sum();
+            let held: u64 = certain.map(|other| u64::from(other.claim.permits())).sum();
             // A repeated request is answered its hold, whatever limit it brings.
             let at_once = is_fresh && (entry.is_try || ask.block_ms.is_none());
             self.gates.check(&slot, ask, at_once, held);

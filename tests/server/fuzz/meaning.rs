@@ -2,79 +2,17 @@
 //!
 //! A log that is sent again has only words, so nothing here comes from the generator of requests.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CommandFamily {
-    Lock,
-    Semaphore,
-    Group,
-    Once,
-}
+use crate::support::{Family, InCommands};
 
-impl CommandFamily {
-    pub const ALL: [CommandFamily; 4] = [
-        CommandFamily::Lock,
-        CommandFamily::Semaphore,
-        CommandFamily::Group,
-        CommandFamily::Once,
-    ];
+pub use dsync_engine::types::Claim;
 
-    /// The prefix of its commands.
-    pub fn prefix(self) -> &'static str {
-        match self {
-            CommandFamily::Lock => "DLOCK",
-            CommandFamily::Semaphore => "DSEM",
-            CommandFamily::Group => "DWG",
-            CommandFamily::Once => "DONCE",
-        }
-    }
-
-    /// Its name in DSYNC.CONTENDED and INFO.
-    pub fn word(self) -> &'static str {
-        match self {
-            CommandFamily::Lock => "lock",
-            CommandFamily::Semaphore => "semaphore",
-            CommandFamily::Group => "group",
-            CommandFamily::Once => "once",
-        }
-    }
-}
-
-/// How much of its key a hold takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldClaim {
-    Exclusive,
-    Shared,
-    Permits(u64),
-    Member,
-    Run,
-}
-
-impl HoldClaim {
-    pub fn family(self) -> CommandFamily {
-        match self {
-            HoldClaim::Exclusive | HoldClaim::Shared => CommandFamily::Lock,
-            HoldClaim::Permits(_) => CommandFamily::Semaphore,
-            HoldClaim::Member => CommandFamily::Group,
-            HoldClaim::Run => CommandFamily::Once,
-        }
-    }
-
-    /// Returns whether two such holds of one key cannot exist at the same time, whatever the limit.
-    pub fn excludes(self, other: HoldClaim) -> bool {
-        match (self, other) {
-            (HoldClaim::Exclusive, HoldClaim::Exclusive | HoldClaim::Shared)
-            | (HoldClaim::Shared, HoldClaim::Exclusive)
-            | (HoldClaim::Run, HoldClaim::Run) => true,
-            _ => self.family() != other.family(),
-        }
-    }
-
-    /// How much of the limit the hold takes.
-    pub fn permits(self) -> u64 {
-        match self {
-            HoldClaim::Permits(n) => n,
-            _ => 1,
-        }
+/// Returns whether two such holds of one key cannot exist at the same time, whatever the limit.
+pub fn exclude_each_other(one: Claim, other: Claim) -> bool {
+    match (one, other) {
+        (Claim::Exclusive, Claim::Exclusive | Claim::Shared)
+        | (Claim::Shared, Claim::Exclusive)
+        | (Claim::Run, Claim::Run) => true,
+        _ => one.family() != other.family(),
     }
 }
 
@@ -82,7 +20,7 @@ impl HoldClaim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     pub key: String,
-    pub claim: HoldClaim,
+    pub claim: Claim,
     pub limit: Option<u64>,
     pub max: Option<u64>,
     pub lease_ms: Option<u64>,
@@ -112,7 +50,7 @@ impl Verb {
 /// A command about a hold, by its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    pub family: CommandFamily,
+    pub family: Family,
     pub verb: Verb,
     pub key: String,
     pub tokens: Vec<String>,
@@ -177,9 +115,7 @@ fn read(words: &[String]) -> Option<Meaning> {
     let name = words.first()?.to_ascii_uppercase();
     let key = || words.get(1).cloned();
     if let Some((prefix, verb)) = name.split_once('.')
-        && let Some(family) = CommandFamily::ALL
-            .into_iter()
-            .find(|f| f.prefix() == prefix)
+        && let Some(family) = Family::ALL.into_iter().find(|f| f.prefix() == prefix)
     {
         return read_own(family, verb, words);
     }
@@ -221,7 +157,7 @@ fn read(words: &[String]) -> Option<Meaning> {
     })
 }
 
-fn read_own(family: CommandFamily, verb: &str, words: &[String]) -> Option<Meaning> {
+fn read_own(family: Family, verb: &str, words: &[String]) -> Option<Meaning> {
     let key = words.get(1)?.clone();
     let word = |verb, last: usize| {
         let tokens = words.get(2..last.min(words.len()))?.to_vec();
@@ -243,37 +179,37 @@ fn read_own(family: CommandFamily, verb: &str, words: &[String]) -> Option<Meani
         }))
     };
     match (family, verb) {
-        (CommandFamily::Lock | CommandFamily::Semaphore, "ACQUIRE")
-        | (CommandFamily::Group, "ADD")
-        | (CommandFamily::Once, "BEGIN") => read_ask(family, words).map(Meaning::Ask),
+        (Family::Lock | Family::Semaphore, "ACQUIRE")
+        | (Family::Group, "ADD")
+        | (Family::Once, "BEGIN") => read_ask(family, words).map(Meaning::Ask),
         (_, "RELEASE") => word(Verb::Release, 3),
         (_, "RENEW") => word(Verb::Renew, 3),
         (_, "CHECK") => word(Verb::Check, 3),
-        (CommandFamily::Group, "DONE") => word(Verb::Done, usize::MAX),
-        (CommandFamily::Once, "DONE") => word(Verb::Done, 3),
-        (CommandFamily::Once, "FAIL") => word(Verb::Fail, 3),
+        (Family::Group, "DONE") => word(Verb::Done, usize::MAX),
+        (Family::Once, "DONE") => word(Verb::Done, 3),
+        (Family::Once, "FAIL") => word(Verb::Fail, 3),
         (_, "REVOKE") => Some(Meaning::Revoke {
             fence: words.get(2)?.parse().ok()?,
         }),
-        (CommandFamily::Semaphore, "LIMIT") => Some(Meaning::Pin {
+        (Family::Semaphore, "LIMIT") => Some(Meaning::Pin {
             key,
             limit: words.get(2)?.parse().ok(),
         }),
-        (CommandFamily::Group, "WAIT") => Some(Meaning::Wait {
+        (Family::Group, "WAIT") => Some(Meaning::Wait {
             block_ms: words.get(3).and_then(|ms| ms.parse().ok()),
         }),
         _ => Some(Meaning::Plain),
     }
 }
 
-fn read_ask(family: CommandFamily, words: &[String]) -> Option<Ask> {
+fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
     let mut ask = Ask {
         key: words.get(1)?.clone(),
         claim: match family {
-            CommandFamily::Lock => HoldClaim::Exclusive,
-            CommandFamily::Semaphore => HoldClaim::Permits(1),
-            CommandFamily::Group => HoldClaim::Member,
-            CommandFamily::Once => HoldClaim::Run,
+            Family::Lock => Claim::Exclusive,
+            Family::Semaphore => Claim::Permits(1),
+            Family::Group => Claim::Member,
+            Family::Once => Claim::Run,
         },
         limit: None,
         max: None,
@@ -287,7 +223,7 @@ fn read_ask(family: CommandFamily, words: &[String]) -> Option<Ask> {
     while let Some(word) = rest.next() {
         let word = word.to_ascii_uppercase();
         match word.as_str() {
-            "SHARED" => ask.claim = HoldClaim::Shared,
+            "SHARED" => ask.claim = Claim::Shared,
             "EPHEMERAL" => ask.ephemeral = true,
             "TOKEN" => ask.token = Some(rest.next()?.clone()),
             "OWNER" => drop(rest.next()?),
@@ -300,7 +236,7 @@ fn read_ask(family: CommandFamily, words: &[String]) -> Option<Ask> {
                     "QUEUE" => ask.queue_ms = Some(number),
                     "LIMIT" => ask.limit = Some(number),
                     "MAX" => ask.max = Some(number),
-                    "PERMITS" => ask.claim = HoldClaim::Permits(number),
+                    "PERMITS" => ask.claim = Claim::Permits(number.try_into().ok()?),
                     _ => return None,
                 }
             }
@@ -322,7 +258,7 @@ fn request_words_are_read_as_the_server_reads_them() {
     };
     assert_eq!(
         (ask.claim, ask.limit, ask.token.as_deref()),
-        (HoldClaim::Permits(2), Some(3), Some("t"))
+        (Claim::Permits(2), Some(3), Some("t"))
     );
     assert_eq!(
         (ask.lease_ms, ask.block_ms, ask.ephemeral),

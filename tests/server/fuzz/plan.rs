@@ -10,6 +10,7 @@ use rand::RngExt as _;
 use super::requests::{NAMES, RequestGenerator};
 use super::run_view::RunView;
 use super::step::{FuzzRequest, OPERATOR, Step};
+use crate::support::InCommands;
 
 /// What may happen in a run.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::meaning::{Ask, CommandFamily, HoldClaim, Meaning, Verb, Word};
+use super::meaning::{Ask, Claim, Meaning, Verb, Word};
 use super::step::FuzzRequest;
-use crate::support::Reply;
+use crate::support::{Family, InCommands, Reply};
 
 /// What is known of the circumstances in which a request was carried out.
 pub struct Situation {
@@ -89,18 +89,18 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
             let is_channel = matches!(channel, Reply::Bulk(channel) if !channel.is_empty());
             is_within(place, 1, 100) && is_channel
         }
-        (HoldClaim::Run, [kind, token, fence, attempt]) if *kind == "RUN" => {
+        (Claim::Run, [kind, token, fence, attempt]) if *kind == "RUN" => {
             // A repeated request of the same run may have another MAX, so `attempt` is not compared with it.
             is_own(token) && is_within(fence, 1, MAX_FENCE) && is_within(attempt, 1, i64::MAX)
         }
-        (HoldClaim::Run, result) if is_result(result) => true,
-        (HoldClaim::Run, [kind, reason, attempts]) if *kind == "FAILED" => {
+        (Claim::Run, result) if is_result(result) => true,
+        (Claim::Run, [kind, reason, attempts]) if *kind == "FAILED" => {
             // The request that was decided may have had another MAX.
             let own = ask.max.map_or(i64::MAX, u64::cast_signed);
             let least = if now.is_repeat { 1 } else { own };
             matches!(reason, Reply::Bulk(_)) && is_within(attempts, least, i64::MAX)
         }
-        (HoldClaim::Run, _) => false,
+        (Claim::Run, _) => false,
         (_, [token, fence]) => is_own(token) && is_within(fence, 1, MAX_FENCE),
         _ => false,
     };
@@ -136,7 +136,7 @@ fn check_nil(block_ms: Option<u64>, now: &Situation) -> Result<(), String> {
 fn check_word(word: &Word, reply: &Reply) -> bool {
     match (word.verb, word.family) {
         (Verb::Check, _) => is_within(reply, 0, MAX_MS),
-        (Verb::Done, CommandFamily::Group) => is_within(reply, 0, word.tokens.len() as i64),
+        (Verb::Done, Family::Group) => is_within(reply, 0, word.tokens.len() as i64),
         _ => is_within(reply, 0, 1),
     }
 }
@@ -170,7 +170,7 @@ fn check_error(
     let known = match meaning {
         Meaning::Ask(ask) => {
             let of_family: &[&str] = match ask.claim {
-                HoldClaim::Permits(_) => &["TOOMANY", "NOLIMIT"],
+                Claim::Permits(_) => &["TOOMANY", "NOLIMIT"],
                 _ => &[],
             };
             let in_script = ask.ephemeral && !now.may_wait && text.starts_with("ERR EPHEMERAL");
@@ -324,7 +324,7 @@ fn is_place(database: &Reply, key: &Reply, family: &Reply) -> bool {
 }
 
 fn is_family(family: &Reply) -> bool {
-    let mut known = CommandFamily::ALL.iter();
+    let mut known = Family::ALL.iter();
     known.any(|known| *family == known.word())
 }
 

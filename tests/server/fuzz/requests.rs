@@ -4,9 +4,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 
 use super::driver::{SeenGrant, Waiting};
-use super::meaning::CommandFamily;
 use super::run_view::RunView;
 use super::step::FuzzRequest;
+use crate::support::{Family, InCommands};
 
 /// All names of keys. A plan uses the first few.
 pub const NAMES: [&str; 9] = [
@@ -35,7 +35,7 @@ pub struct RequestGenerator {
     /// How many of the names are used.
     keys: usize,
     /// The family that most requests for a key are of, until it changes.
-    families: Vec<CommandFamily>,
+    families: Vec<Family>,
     /// The limit that most requests for a key bring, until it changes.
     limits: Vec<u32>,
     tokens: u32,
@@ -71,8 +71,8 @@ impl RequestGenerator {
         choices[self.rng.random_range(0..choices.len())]
     }
 
-    fn family(&mut self) -> CommandFamily {
-        CommandFamily::ALL[self.rng.random_range(0..CommandFamily::ALL.len())]
+    fn family(&mut self) -> Family {
+        Family::ALL[self.rng.random_range(0..Family::ALL.len())]
     }
 
     pub fn key(&mut self) -> usize {
@@ -190,7 +190,7 @@ impl RequestGenerator {
 
     fn ask_for(
         &mut self,
-        family: CommandFamily,
+        family: Family,
         key: usize,
         token: Option<String>,
         in_script: bool,
@@ -201,19 +201,19 @@ impl RequestGenerator {
             _ => None,
         };
         let (name, mut options) = match family {
-            CommandFamily::Lock if self.chance(40) => ("DLOCK.ACQUIRE", vec!["SHARED".to_owned()]),
-            CommandFamily::Lock => ("DLOCK.ACQUIRE", Vec::new()),
-            CommandFamily::Semaphore => ("DSEM.ACQUIRE", Vec::new()),
-            CommandFamily::Group => ("DWG.ADD", Vec::new()),
-            CommandFamily::Once => ("DONCE.BEGIN", Vec::new()),
+            Family::Lock if self.chance(40) => ("DLOCK.ACQUIRE", vec!["SHARED".to_owned()]),
+            Family::Lock => ("DLOCK.ACQUIRE", Vec::new()),
+            Family::Semaphore => ("DSEM.ACQUIRE", Vec::new()),
+            Family::Group => ("DWG.ADD", Vec::new()),
+            Family::Once => ("DONCE.BEGIN", Vec::new()),
         };
-        if let (CommandFamily::Semaphore | CommandFamily::Group, Some(limit)) = (family, limit) {
+        if let (Family::Semaphore | Family::Group, Some(limit)) = (family, limit) {
             options.extend(["LIMIT".to_owned(), limit.to_string()]);
         }
-        if family == CommandFamily::Semaphore && self.chance(30) {
+        if family == Family::Semaphore && self.chance(30) {
             options.extend(["PERMITS".to_owned(), self.number(1..4)]);
         }
-        if family == CommandFamily::Once && self.chance(50) {
+        if family == Family::Once && self.chance(50) {
             let most = self.one_of(&["1", "1", "1", "2", "2", "3", "5"]);
             options.extend(["MAX".to_owned(), most.to_owned()]);
         }
@@ -239,7 +239,7 @@ impl RequestGenerator {
     pub fn word(&mut self, view: &dyn RunView) -> (usize, FuzzRequest) {
         let (mut database, mut key, mut family, mut token) = match self.seen_grant(view) {
             Some(grant) => (grant.database, grant.key, grant.family, grant.token),
-            None => (0, NAMES[0].to_owned(), CommandFamily::Lock, "t".to_owned()),
+            None => (0, NAMES[0].to_owned(), Family::Lock, "t".to_owned()),
         };
         if self.chance(12) {
             // About a waiting request.
@@ -277,7 +277,7 @@ impl RequestGenerator {
             (40..45, _) => by_token("CHECK", Vec::new()),
             (45..53, _) => say("REVOKE", &[format!("$fence:{token}")]),
             (53..57, _) => say("INFO", &[]),
-            (57..75, CommandFamily::Semaphore) => {
+            (57..75, Family::Semaphore) => {
                 let limit = if self.chance(50) {
                     "NONE".to_owned()
                 } else {
@@ -285,17 +285,17 @@ impl RequestGenerator {
                 };
                 say("LIMIT", &[limit])
             }
-            (57..75, CommandFamily::Group) => {
+            (57..75, Family::Group) => {
                 let mut tokens = Vec::new();
                 for _ in 0..self.rng.random_range(0..3) {
                     tokens.extend(self.seen_grant(view).map(|grant| grant.token));
                 }
                 by_token("DONE", tokens)
             }
-            (75..82, CommandFamily::Group) => say("EXPECT", &[self.number(1..4)]),
-            (82..95, CommandFamily::Group) => say("WAIT", &self.block()),
-            (57..68, CommandFamily::Once) => by_token("DONE", self.result()),
-            (68..80, CommandFamily::Once) => {
+            (75..82, Family::Group) => say("EXPECT", &[self.number(1..4)]),
+            (82..95, Family::Group) => say("WAIT", &self.block()),
+            (57..68, Family::Once) => by_token("DONE", self.result()),
+            (68..80, Family::Once) => {
                 let mut rest = Vec::new();
                 if self.chance(50) {
                     rest.extend(["REASON", "no disk\r\n"].map(str::to_owned));
@@ -305,7 +305,7 @@ impl RequestGenerator {
                 }
                 by_token("FAIL", rest)
             }
-            (80..85, CommandFamily::Once) => say("GET", &[]),
+            (80..85, Family::Once) => say("GET", &[]),
             (95..97, _) => {
                 let ms = if self.chance(30) {
                     "0".to_owned()

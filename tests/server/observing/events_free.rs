@@ -307,12 +307,8 @@ fn free_event_is_sent_at_the_end_of_a_pause() {
     let server = notifying("Ed");
     let mut client = server.connect();
     let mut listener = Listener::to_events(&server);
-    for (family, request) in [
-        ("DLOCK", "DLOCK.ACQUIRE k"),
-        ("DSEM", "DSEM.ACQUIRE k LIMIT 1"),
-        ("DWG", "DWG.ADD k LIMIT 1"),
-        ("DONCE", "DONCE.BEGIN k"),
-    ] {
+    for family in Family::ALL {
+        let (family, request) = (family.prefix(), family.request("k"));
         let event = family.to_lowercase();
         client.ask(format!("{request} TOKEN t"));
         client.ask(format!("{family}.PAUSE k 600000"));

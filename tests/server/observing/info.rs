@@ -9,14 +9,6 @@ use crate::support::*;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// Each family with its request and its type.
-const FAMILIES: [(&str, &str, &str); 4] = [
-    ("DLOCK", "DLOCK.ACQUIRE", "lock"),
-    ("DSEM", "DSEM.ACQUIRE", "semaphore"),
-    ("DWG", "DWG.ADD", "group"),
-    ("DONCE", "DONCE.BEGIN", "once"),
-];
-
 /// As [`any_grant`], with the token as text.
 #[track_caller]
 fn grant_of(reply: &Reply) -> (String, u64) {
@@ -78,19 +70,13 @@ fn info_has_the_fields_of_each_family_in_both_protocols() {
     let server = Server::start();
     let (mut resp2, mut resp3) = (server.connect(), server.connect_resp3());
     let mut waiters = Vec::new();
-    for (family, acquire, kind) in FAMILIES {
-        let mut request = vec![acquire, kind, "OWNER", "holder"];
-        if family == "DSEM" || family == "DWG" {
-            request.extend(["LIMIT", "1"]);
-        }
-        grant_of(&resp2.call(&request));
-        let mut waiting = vec![acquire, kind, "BLOCK", "0", "OWNER", "waiter"];
-        if family == "DWG" {
-            waiting.extend(["LIMIT", "1"]);
-        }
-        waiters.push(server.waiting(waiting.join(" ")));
+    for family in Family::ALL {
+        let kind = family.word();
+        let request = family.request(kind);
+        grant_of(&resp2.ask(format!("{request} OWNER holder")));
+        waiters.push(server.waiting(format!("{request} BLOCK 0 OWNER waiter")));
 
-        let info = format!("{family}.INFO");
+        let info = format!("{}.INFO", family.prefix());
         let (two, three) = (call!(resp2, &info, kind), call!(resp3, &info, kind));
         assert!(
             matches!((&two, &three), (Reply::Array(_), Reply::Map(_))),
@@ -117,21 +103,18 @@ fn info_shows_holder_with_fence_owner_client_and_lease() {
     let mut client = server.connect();
     let mut holder = server.connect();
     let id = holder.id().cast_signed();
-    for (family, acquire, _) in FAMILIES {
-        let mut request = vec![acquire, "key", "PX", "50000", "OWNER", "host-7"];
-        let (claim, value): (_, Reply) = match family {
-            "DLOCK" => {
-                request.push("SHARED");
-                ("mode", Reply::Bulk(b"shared".to_vec()))
-            }
-            "DSEM" => {
-                request.extend(["LIMIT", "9", "PERMITS", "4"]);
-                ("permits", Reply::Int(4))
-            }
-            "DWG" => ("mode", Reply::Bulk(b"member".to_vec())),
-            _ => ("mode", Reply::Bulk(b"run".to_vec())),
-        };
-        let (token, fence) = grant_of(&holder.call(&request));
+    let mode = |mode: &str| ("mode", Reply::Bulk(mode.into()));
+    for (family, request, (claim, value)) in [
+        ("DLOCK", "DLOCK.ACQUIRE key SHARED", mode("shared")),
+        (
+            "DSEM",
+            "DSEM.ACQUIRE key LIMIT 9 PERMITS 4",
+            ("permits", Reply::Int(4)),
+        ),
+        ("DWG", "DWG.ADD key", mode("member")),
+        ("DONCE", "DONCE.BEGIN key", mode("run")),
+    ] {
+        let (token, fence) = grant_of(&holder.ask(format!("{request} PX 50000 OWNER host-7")));
         let info = format!("{family}.INFO");
         eventually("some time to pass", SOON, || {
             call!(client, &info, "key")
@@ -164,10 +147,12 @@ fn info_shows_holder_with_fence_owner_client_and_lease() {
             ),
             1
         );
-        request.extend(["TOKEN", &token]);
         let mut other = server.connect();
         let other_id = other.id().cast_signed();
-        assert_eq!(grant_of(&other.call(&request)), (token.clone(), fence));
+        assert_eq!(
+            grant_of(&other.ask(format!("{request} TOKEN {token} PX 50000 OWNER host-7"))),
+            (token.clone(), fence)
+        );
         let reply = call!(client, &info, "key");
         let hold = &reply.field("first-holders").as_array()[0];
         assert_eq!(
@@ -219,30 +204,13 @@ fn info_never_shows_a_token() {
     let server = Server::start();
     let mut client = server.connect();
     let mut waiters = Vec::new();
-    for (family, acquire, _) in FAMILIES {
-        let limit = if family == "DSEM" || family == "DWG" {
-            vec!["LIMIT", "1"]
-        } else {
-            vec![]
-        };
-        let mut request = vec![acquire, "key", "TOKEN", "h0lder-s3cret", "OWNER", "seen"];
-        request.extend(&limit);
-        grant_of(&client.call(&request));
-        let mut request = vec![
-            acquire,
-            "key",
-            "BLOCK",
-            "0",
-            "TOKEN",
-            "wa1ter-s3cret",
-            "OWNER",
-            "seen-too",
-        ];
-        request.extend(&limit);
-        waiters.push(server.waiting(request.join(" ")));
-        let mut request = vec![acquire, "key", "BLOCK", "0"];
-        request.extend(&limit);
-        waiters.push(server.waiting(request.join(" ")));
+    for family in Family::ALL {
+        let request = family.request("key");
+        grant_of(&client.ask(format!("{request} TOKEN h0lder-s3cret OWNER seen")));
+        for more in ["TOKEN wa1ter-s3cret OWNER seen-too", ""] {
+            waiters.push(server.waiting(format!("{request} BLOCK 0 {more}")));
+        }
+        let family = family.prefix();
         for request in [
             format!("{family}.INFO key"),
             format!("HELLO 3\r\n{family}.INFO key COUNT 1000"),

@@ -13,9 +13,9 @@ use crate::support::*;
 fn pause_and_its_end_are_replicated_beside_what_follows() {
     let mut primary = WatchedPrimary::start();
     for family in &FAMILIES {
-        let key = family.prefix.to_lowercase();
+        let key = family.prefix().to_lowercase();
         let about = family.about(&key);
-        let pause = |ms: u32| format!("{}.PAUSE {key} {ms}", family.prefix);
+        let pause = |ms: u32| format!("{}.PAUSE {key} {ms}", family.prefix());
         primary.forget();
         // A pause makes the key, and with its end the key goes.
         primary.ask(pause(600_000));
@@ -37,14 +37,14 @@ fn pause_and_its_end_are_replicated_beside_what_follows() {
 fn end_of_pause_and_the_grants_it_allows_are_replicated_together() {
     let mut primary = WatchedPrimary::start();
     for family in &FAMILIES {
-        let key = family.prefix.to_lowercase();
+        let key = family.prefix().to_lowercase();
         let about = family.about(&key);
-        primary.ask(format!("{}.PAUSE {key} 600000", family.prefix));
+        primary.ask(format!("{}.PAUSE {key} 600000", family.prefix()));
         let mut waiter = primary
             .server
             .waiting(format!("{} BLOCK 0", family.request(&key, "w")));
         primary.forget();
-        primary.ask(format!("{}.PAUSE {key} 0", family.prefix));
+        primary.ask(format!("{}.PAUSE {key} 0", family.prefix()));
         let fence = fence_in(&waiter.reply()).expect("a grant");
         let grant = family.grant(fence, "w");
         primary.expect(&[

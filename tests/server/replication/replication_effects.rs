@@ -114,12 +114,12 @@ fn end_of_hold_and_what_follows_are_one_command() {
     let mut primary = WatchedPrimary::start();
     for family in &FAMILIES {
         for (n, how) in ENDS.into_iter().enumerate() {
-            let key = format!("{}:{n}", family.prefix);
+            let key = format!("{}:{n}", family.prefix());
             match how {
                 "lapsed by a rival" => lapsed_by_rival(&mut primary, family, &key),
                 "undelivered" => undelivered(&mut primary, family, &key),
                 // DONCE.DONE is another change, COMPLETE; locks and semaphores have no DONE.
-                "done" if family.prefix != "DWG" => {}
+                "done" if family.prefix() != "DWG" => {}
                 _ => hands_on(&mut primary, family, &key, how),
             }
         }
@@ -143,7 +143,7 @@ fn hands_on(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str, how:
                 .waiting(format!("{} BLOCK 0", family.request(key, "w")))
         });
         primary.forget();
-        let prefix = family.prefix;
+        let prefix = family.prefix();
         match how {
             "released" => assert_eq!(primary.ask(format!("{prefix}.RELEASE {key} a")), 1),
             "done" => assert_eq!(primary.ask(format!("{prefix}.DONE {key} a")), 1),
@@ -168,7 +168,7 @@ fn hands_on(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str, how:
                 primary.expect_bare(&[format!("{end} | {}", family.grant(next, "w"))]);
             }
             // The command itself says all that happened to the lock, so it is replicated as it came.
-            None if how == "released" && family.prefix == "DLOCK" => {
+            None if how == "released" && family.prefix() == "DLOCK" => {
                 primary.expect_bare(&[format!("!DLOCK.RELEASE {key} a")]);
             }
             None => primary.expect_bare(&[format!("{end}{last}")]),
@@ -188,7 +188,7 @@ fn lapsed_by_rival(primary: &mut WatchedPrimary, family: &StreamFamily, key: &st
     assert!(b > a, "{b} after {a}");
     let about = family.about(key);
     // The last member is lost before the rival is added: that finishes a round.
-    let between = if family.prefix == "DWG" {
+    let between = if family.prefix() == "DWG" {
         family.lost
     } else {
         ""
@@ -222,7 +222,7 @@ fn undelivered(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str) {
                 .waiting(format!("{} BLOCK 0", family.request(key, "w")))
         });
         primary.forget();
-        let release = format!("{}.RELEASE {key} a", family.prefix);
+        let release = format!("{}.RELEASE {key} a", family.prefix());
         primary
             .client
             .ask_all([&release, &format!("CLIENT KILL ID {id}")]);
@@ -299,7 +299,7 @@ fn head_that_leaves_queue_replicates_only_the_next_grant() {
 fn renewed_lease_is_replicated_however_it_was_renewed() {
     let mut primary = WatchedPrimary::start();
     for family in &FAMILIES {
-        let (prefix, key) = (family.prefix, format!("k{}", family.prefix));
+        let (prefix, key) = (family.prefix(), format!("k{}", family.prefix()));
         let about = family.about(&key);
         let request = family.request(&key, "t");
         let fence = primary.fence(&request);

@@ -158,12 +158,9 @@ pub fn is_same(expected: &str, text: &str, mut is_moment: impl FnMut(u64) -> boo
         && expected.split(' ').zip(text.split(' ')).all(&mut same)
 }
 
-/// How a family is named in requests and in the stream, and a request of it that leaves room for no other.
+/// How a family is replicated.
 pub struct StreamFamily {
-    pub prefix: &'static str,
-    pub acquire: &'static str,
-    pub options: &'static str,
-    pub wire: &'static str,
+    pub family: Family,
     pub claim: &'static str,
     /// The change by which a request's LIMIT takes force on a new key.
     pub limit: &'static str,
@@ -175,40 +172,28 @@ pub struct StreamFamily {
 
 pub const FAMILIES: [StreamFamily; 4] = [
     StreamFamily {
-        prefix: "DLOCK",
-        acquire: "DLOCK.ACQUIRE",
-        options: "",
-        wire: "lock",
+        family: Family::Lock,
         claim: "exclusive",
         limit: "",
         lost: " | VANISH",
         returned: " | VANISH",
     },
     StreamFamily {
-        prefix: "DSEM",
-        acquire: "DSEM.ACQUIRE",
-        options: "LIMIT 1",
-        wire: "semaphore",
+        family: Family::Semaphore,
         claim: "1",
         limit: " | LIMIT 1",
         lost: " | VANISH",
         returned: " | VANISH",
     },
     StreamFamily {
-        prefix: "DWG",
-        acquire: "DWG.ADD",
-        options: "LIMIT 1",
-        wire: "group",
+        family: Family::Group,
         claim: "member",
         limit: " | LIMIT 1",
         lost: " | FINISH @+60000",
         returned: " | FINISH @+60000",
     },
     StreamFamily {
-        prefix: "DONCE",
-        acquire: "DONCE.BEGIN",
-        options: "",
-        wire: "once",
+        family: Family::Once,
         claim: "run",
         limit: "",
         lost: "",
@@ -217,14 +202,18 @@ pub const FAMILIES: [StreamFamily; 4] = [
 ];
 
 impl StreamFamily {
+    pub fn prefix(&self) -> &'static str {
+        self.family.prefix()
+    }
+
     /// A request for a hold of this key, with this token.
     pub fn request(&self, key: &str, token: &str) -> String {
-        format!("{} {key} {} TOKEN {token}", self.acquire, self.options)
+        self.family.acquire(key, token, "")
     }
 
     /// The key and the family, as they stand before the changes.
     pub fn about(&self, key: &str) -> String {
-        format!("{key} {}", self.wire)
+        format!("{key} {}", self.family.word())
     }
 
     /// A GRANT with the default lease and without an owner.

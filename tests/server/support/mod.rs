@@ -1,6 +1,7 @@
 //! What the stories of the module share, beside the servers, clusters, sentinels and clients of `testkit/`, which are
 //! re-exported here.
 //!
+//! - `families`: how requests, replies and the stream name them;
 //! - `stream`, `packed`, `data_files`: read what servers replicate and write to files;
 //! - `steps`, `fixtures`, `scripts`: what many tests do;
 //! - `redis_cli`: shows replies as it does;
@@ -9,17 +10,12 @@
 //! - `victim`: a test process that a test kills;
 //! - `harness_works`, `hosts_work`: tests of the testkit.
 //!
-//! Deliberately absent: fixed sleeps. Only `steps`, `fixtures` and `packed` know dsync's commands and changes; tests
+//! Deliberately absent: fixed sleeps. Only `families`, `steps`, `fixtures` and `packed` know dsync's commands and changes; tests
 //! write the commands out.
-
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "no test may use some parts for a while"
-)]
 
 pub(crate) mod data_files;
 mod documents;
+mod families;
 pub(crate) mod fixtures;
 mod harness_works;
 mod hosts_work;
@@ -33,10 +29,10 @@ mod victim;
 
 pub use documents::{Typed, acl_users, blocks, document, typed_lines};
 pub use dsync_testkit::{
-    Argument, Builder, Client, Closed, Cluster, ClusterBuilder, Flavour, Folder, Host, Move,
-    Network, Product, Reply, Router, Sentinels, Server, call, eventually, module_path, parse_reply,
-    send,
+    Argument, Builder, Client, Closed, Cluster, ClusterBuilder, Flavour, Folder, Move, Network,
+    Product, Reply, Router, Sentinels, Server, call, eventually, module_path, parse_reply, send,
 };
+pub use families::{Family, InCommands};
 pub use packed::{STREAM, packed, sealed};
 pub use redis_cli::shown;
 pub use scripts::busy_for;

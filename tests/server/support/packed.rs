@@ -22,7 +22,7 @@ use std::str::FromStr;
 
 use crc::{CRC_32_ISCSI, Crc};
 
-use dsync_engine::Family;
+use super::families::{Family, InCommands};
 use dsync_engine::change::{Change, Displaced, KeptPlace, Limits, Tally};
 use dsync_engine::families::once::{Completion, Reason};
 use dsync_engine::hold::Grant;
@@ -32,21 +32,13 @@ use dsync_engine::wire;
 /// The command that carries packed strings: `DSYN key packed`.
 pub const STREAM: &str = "DSYN";
 
-const FAMILIES: [(Family, &str); 4] = [
-    (Family::Lock, "lock"),
-    (Family::Semaphore, "semaphore"),
-    (Family::Group, "group"),
-    (Family::Once, "once"),
-];
-
 /// The family and each change of a packed string. The family has a `+` where the state continues in another string.
 #[track_caller]
 pub fn spelled(packed: &[u8]) -> Vec<String> {
     let unpacked = wire::open(packed)
         .unwrap_or_else(|unreadable| panic!("{}: {unreadable}", packed.escape_ascii()));
     let more = if unpacked.more { "+" } else { "" };
-    let mut family = FAMILIES.iter().filter(|(it, _)| *it == unpacked.family);
-    let family = family.next().expect("each family is listed").1;
+    let family = unpacked.family.word();
     let changes = unpacked.map(|change| text(&change.expect("a change that can be read")));
     [format!("{family}{more}")]
         .into_iter()
@@ -57,8 +49,8 @@ pub fn spelled(packed: &[u8]) -> Vec<String> {
 /// Packs changes that are written as above. Knows only the kinds of changes that tests make by hand.
 #[track_caller]
 pub fn packed(family: &str, changes: &[&str]) -> Vec<u8> {
-    let mut families = FAMILIES.iter().filter(|(_, name)| *name == family);
-    let family = families.next().expect("a family").0;
+    let mut families = Family::ALL.into_iter();
+    let family = families.find(|it| it.word() == family).expect("a family");
     let changes: Vec<_> = changes.iter().map(|change| read(change)).collect();
     let mut packed = Vec::new();
     wire::pack(&mut packed, family, false, &changes);

@@ -34,19 +34,11 @@ fn without_memory_kept_place_is_asked_for_and_its_grant_is_fetched() {
 
 #[test]
 fn without_memory_only_new_holds_and_places_are_refused() {
-    for (take, name) in [
-        ("DLOCK.ACQUIRE", "DLOCK"),
-        ("DSEM.ACQUIRE", "DSEM"),
-        ("DWG.ADD", "DWG"),
-        ("DONCE.BEGIN", "DONCE"),
-    ] {
+    for family in Family::ALL {
         let server = Server::start();
         let mut client = server.connect();
-        let options = match name {
-            "DSEM" | "DWG" => "LIMIT 1 TOKEN",
-            _ => "TOKEN",
-        };
-        let request = |token: &str| format!("{take} k {options} {token}");
+        let name = family.prefix();
+        let request = |token: &str| family.acquire("k", token, "");
         let (_, fence) = any_grant(&client.ask(request("held")));
         let mut waiting = server.waiting(request("waiting") + " BLOCK 0");
         assert_eq!(client.ask(FULL), "OK");

@@ -8,33 +8,17 @@
 use crate::support::steps::*;
 use crate::support::*;
 
-/// For each family: the request that is granted, the one that queues, RELEASE and INFO.
-const FAMILIES: [[&str; 4]; 4] = [
-    [
-        "DLOCK.ACQUIRE k",
-        "DLOCK.ACQUIRE k",
-        "DLOCK.RELEASE k",
-        "DLOCK.INFO",
-    ],
-    [
-        "DSEM.ACQUIRE k LIMIT 1",
-        "DSEM.ACQUIRE k LIMIT 1",
-        "DSEM.RELEASE k",
-        "DSEM.INFO",
-    ],
-    [
-        "DWG.ADD k LIMIT 1",
-        "DWG.ADD k LIMIT 1",
-        "DWG.RELEASE k",
-        "DWG.INFO",
-    ],
-    [
-        "DONCE.BEGIN k",
-        "DONCE.BEGIN k",
-        "DONCE.RELEASE k",
-        "DONCE.INFO",
-    ],
-];
+/// For each family: a request for `k`, RELEASE and INFO.
+fn families() -> [[String; 3]; 4] {
+    Family::ALL.map(|family| {
+        let prefix = family.prefix();
+        [
+            family.request("k"),
+            format!("{prefix}.RELEASE k"),
+            format!("{prefix}.INFO"),
+        ]
+    })
+}
 
 #[track_caller]
 fn expect_withdrawn(waiter: &mut Client) {
@@ -48,16 +32,16 @@ fn expect_withdrawn(waiter: &mut Client) {
 
 #[test]
 fn release_of_queued_token_answers_its_connection_and_serves_the_rest() {
-    for [take, queue, release, info] in FAMILIES {
+    for [take, release, info] in families() {
         let server = Server::start();
         let mut client = server.connect();
         client.ask(format!("{take} TOKEN held"));
-        let mut gives_up = server.waiting(format!("{queue} TOKEN t BLOCK 0"));
-        let mut next = server.waiting(format!("{queue} TOKEN next BLOCK 0"));
+        let mut gives_up = server.waiting(format!("{take} TOKEN t BLOCK 0"));
+        let mut next = server.waiting(format!("{take} TOKEN next BLOCK 0"));
         let mut stream = ReplicationStream::attach(&server);
         assert_eq!(client.ask(format!("{release} t")), 1, "{release}");
         expect_withdrawn(&mut gives_up);
-        assert_eq!(count(&mut client, info, "k", "waiters"), 1);
+        assert_eq!(count(&mut client, &info, "k", "waiters"), 1);
         assert_eq!(server.info_number("dsync", "dsync_waiters"), 1);
         assert_eq!(client.ask(format!("{release} t")), 0, "it is over");
         let replicated = stream.take_so_far(&server);
@@ -67,7 +51,7 @@ fn release_of_queued_token_answers_its_connection_and_serves_the_rest() {
         );
         assert_eq!(client.ask(format!("{release} held")), 1);
         assert!(!next.reply().is_error());
-        assert_eq!(count(&mut client, info, "k", "holders"), 1);
+        assert_eq!(count(&mut client, &info, "k", "holders"), 1);
         server.wait_for_blocked(0);
     }
 }
@@ -93,11 +77,11 @@ fn release_of_vacant_place_gives_it_up() {
 /// sending was still on its way. That one found the key free, and was granted to nobody for a whole lease.
 #[test]
 fn request_that_comes_after_its_release_is_answered_and_not_queued() {
-    for [take, queue, release, info] in FAMILIES {
+    for [take, release, info] in families() {
         let server = Server::start();
         let mut client = server.connect();
         assert_eq!(client.ask("CONFIG SET dsync.rejoin-ms 60000"), "OK");
-        let request = |token: &str| format!("{queue} TOKEN {token} PX 60000");
+        let request = |token: &str| format!("{take} TOKEN {token} PX 60000");
         client.ask(format!("{take} TOKEN held"));
         let mut waiting = server.waiting(request("waiting") + " BLOCK 0");
         client.ask(request("kept") + " QUEUE 60000");
@@ -116,9 +100,9 @@ fn request_that_comes_after_its_release_is_answered_and_not_queued() {
                 expect_withdrawn(&mut late);
             }
         }
-        assert_eq!(count(&mut client, info, "k", "holders"), 0, "{queue}");
+        assert_eq!(count(&mut client, &info, "k", "holders"), 0, "{take}");
         let mut other = server.connect();
-        assert!(!other.ask(request("other")).is_error(), "{queue}");
+        assert!(!other.ask(request("other")).is_error(), "{take}");
     }
 }
 
@@ -173,12 +157,12 @@ fn release_that_ended_a_hold_marks_no_token() {
 /// RELEASE arrives in the turn of the grant: the client still reads the grant, but CHECK must say that it is void.
 #[test]
 fn release_in_the_turn_of_the_grant_makes_it_void() {
-    for [take, queue, release, info] in FAMILIES {
+    for [take, release, info] in families() {
         let server = Server::start();
         let mut client = server.connect();
         client.ask(format!("{take} TOKEN held"));
-        let mut gives_up = server.waiting(format!("{queue} TOKEN t BLOCK 0"));
-        let mut next = server.waiting(format!("{queue} TOKEN next BLOCK 0"));
+        let mut gives_up = server.waiting(format!("{take} TOKEN t BLOCK 0"));
+        let mut next = server.waiting(format!("{take} TOKEN next BLOCK 0"));
         let lines = [format!("{release} held"), format!("{release} t")];
         assert_eq!(client.ask_all(&lines), [Reply::Int(1), Reply::Int(1)]);
         let answer = gives_up.reply();
@@ -190,7 +174,7 @@ fn release_in_the_turn_of_the_grant_makes_it_void() {
         let check = release.replace("RELEASE", "CHECK");
         assert_eq!(client.ask(format!("{check} t")), 0, "and it is void");
         assert!(!next.reply().is_error());
-        assert_eq!(count(&mut client, info, "k", "holders"), 1);
+        assert_eq!(count(&mut client, &info, "k", "holders"), 1);
     }
 }
 
