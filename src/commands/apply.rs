@@ -113,10 +113,10 @@ pub(super) fn release(ctx: Ctx<'_>, args: Args<'_>, name: &KeyString<'_>, token:
     }
 }
 
-/// Whether the command comes from the primary's replication stream or from the AOF. The server's client that reads the
-/// AOF has the id `u64::MAX`.
+/// Whether the command comes from another server's replication stream or from the AOF. The server's client that reads
+/// the AOF has the id `u64::MAX`.
 pub(super) fn is_from_server(ctx: Ctx<'_>) -> bool {
-    ctx.facts().replicated() || ctx.client_id() == u64::MAX
+    ctx.client_id() == u64::MAX || followed::may_follow() && ctx.facts().replicated()
 }
 
 /// Replies an error to a client that called an internal command.

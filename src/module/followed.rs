@@ -1,6 +1,7 @@
 //! Applies changes that a primary, or this server before a restart, has decided, and counts those that cannot be
 //! applied.
 
+use super::cluster::node;
 use super::engine_call::key_of;
 use super::out::journal::{self, AofCounts};
 use super::out::notify;
@@ -21,6 +22,12 @@ struct Counts {
     unapplied: u64,
     /// The changes of the AOF that is being loaded, or was loaded last.
     aof: AofCounts,
+}
+
+/// Whether commands of other servers may come here: to a server that does not decide, and in a cluster, where a primary
+/// imports slots.
+pub(crate) fn may_follow() -> bool {
+    node::is_node() || !SHELL.with(|shell| shell.engine.is_serving())
 }
 
 /// Counts from 0 when the server begins to load.

@@ -116,7 +116,7 @@ pub(crate) fn take_back(ctx: Ctx<'_>) {
 }
 
 /// Whether this server is in cluster mode.
-pub(super) fn is_node() -> bool {
+pub(crate) fn is_node() -> bool {
     IS_NODE.is_set()
 }
 
@@ -184,10 +184,13 @@ pub(crate) fn took_over(ctx: Ctx<'_>) {
 /// Called before each client's command on a key. If the key's slot is unknown here, leaps past all fences that the node
 /// has heard of.
 pub(crate) fn make_slot_known(ctx: Ctx<'_>, name: &[u8]) {
-    if !is_node() {
-        return;
+    if is_node() {
+        make_known(ctx, slot(name));
     }
-    let slot = slot(name);
+}
+
+/// [`make_slot_known`] on a node.
+fn make_known(ctx: Ctx<'_>, slot: u16) {
     let (is_known, is_importing) =
         with_node(|node| (node.slots.is_known(slot), node.slots.is_importing(slot)))
             .unwrap_or_default();
