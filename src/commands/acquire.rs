@@ -58,8 +58,9 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
     // An empty OWNER means no owner.
     let owner = parsed.text(Text::Owner).filter(|text| !text.is_empty());
     let block_ms = parsed.number(Number::BlockMs);
-    let ask = |has_room: bool| {
-        run::run(ctx, &call.key, |visit| {
+    let mut has_room = false;
+    let reply = loop {
+        let reply = run::run(ctx, &call.key, |visit| {
             let is_try = keep_ms.is_none() && token.is_none();
             // Most tries are refused, so what only a grant needs is found out behind this: the facts, and a new token.
             if is_try && block_ms.is_none() && visit.refuses(claim) {
@@ -86,15 +87,14 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
                 may_grow: has_room || may_grow(facts),
             };
             visit.acquire(request)
-        })
+        })?;
+        let lacks_memory = matches!(reply, Reply::Now(Answer::Refused(Refusal::OutOfMemory)));
+        // Slow to ask, so not asked unless the server's flags say that memory is short, and the request would grow.
+        if !lacks_memory || has_room || probe::denies_memory(ctx, call.key.bytes()) {
+            break reply;
+        }
+        has_room = true;
     };
-    // Whether the server refuses commands for lack of memory is a slow question, so it is asked only where its flags say
-    // so and the request would grow.
-    let mut reply = ask(false)?;
-    let lacks_memory = matches!(reply, Reply::Now(Answer::Refused(Refusal::OutOfMemory)));
-    if lacks_memory && !probe::denies_memory(ctx, call.key.bytes()) {
-        reply = ask(true)?;
-    }
     respond(ctx, call.key.bytes(), reply);
     Ok(())
 }

@@ -24,20 +24,17 @@ pub(super) fn run_opened<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
     opened: OpenKey<'_>,
-    before: Option<StateId>,
+    key: Key<'_>,
     now: Now,
     call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> Visited<R> {
-    let (visited, effects) = with_effects(|engine| {
-        let key = key_of(ctx, name, before);
-        engine.visit(key, now, call)
-    });
+    let (visited, effects) = with_effects(|engine| engine.visit(key, now, call));
     // So most requests end that are refused.
-    if effects.is_none() && visited.state == before {
+    if effects.is_none() && visited.state == key.state {
         return visited;
     }
     let family = visited.family.or_else(|| family_of(&opened));
-    store(ctx, &opened, before, visited.state, family);
+    store(ctx, &opened, key.state, visited.state, family);
     drop(opened);
     if let Some(effects) = effects {
         carry_out(ctx, name, family, visited.is_freed, effects);
@@ -53,8 +50,8 @@ pub(super) fn run_task<R>(
     call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
-    let state = found(&opened)?;
-    let visited = run_opened(ctx, name, opened, state, now, call);
+    let key = key_of(ctx, name, found(&opened)?);
+    let visited = run_opened(ctx, name, opened, key, now, call);
     waiters::release();
     Ok(visited.result)
 }

@@ -20,25 +20,24 @@ pub(crate) fn run<R>(
 ) -> Result<R, WrongType> {
     node::make_slot_known(ctx, name.bytes());
     let mut opened = OpenKey::open_write(ctx, name);
-    let mut state = found(&opened)?;
+    let mut key = key_of(ctx, name, found(&opened)?);
     // Ask, because a pause may have ended since the cron last asked.
     let paused = ctx.avoid_replica_traffic();
     let (now, was_stray, overdue) = SHELL.with(|shell| {
         shell.paused = paused;
         let mut now = shell.now();
         now.may_write = true;
-        let key = key_of(ctx, name, state);
         let was_stray = shell.engine.open(key);
         (now, was_stray, shell.engine.look(key, now).overdue())
     });
     // Forgetting is a step of its own, because the command may then make a key of another family under this name.
     if let Some(task) = overdue {
-        run_opened(ctx, name, opened, state, now, |visit| visit.perform(task));
+        run_opened(ctx, name, opened, key, now, |visit| visit.perform(task));
         tick::arm_from(ctx, now);
         opened = OpenKey::open_write(ctx, name);
-        state = found(&opened)?;
+        key.state = found(&opened)?;
     }
-    let visited = run_opened(ctx, name, opened, state, now, call);
+    let visited = run_opened(ctx, name, opened, key, now, call);
     let comes_due = if was_stray {
         Some(0)
     } else {
@@ -58,10 +57,10 @@ pub(super) fn run_followed<R>(
     call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
-    let state = found(&opened)?;
+    let key = key_of(ctx, name, found(&opened)?);
     let mut now = SHELL.with(Shell::now);
     now.may_write = true;
-    let visited = run_opened(ctx, name, opened, state, now, call);
+    let visited = run_opened(ctx, name, opened, key, now, call);
     waiters::release();
     tick::arm_from(ctx, now);
     Ok(visited.result)

@@ -39,14 +39,14 @@ pub(crate) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, chan
     if is_whole_release(family, changes) || listeners::is_silent() {
         return ctx.replicate_as_it_came();
     }
-    let mut packed = PACKED.with(std::mem::take);
-    for changes in wire::by_version(changes) {
-        wire::pack(&mut packed, family, false, changes);
-        if !ctx.replicate(STREAM, name, &packed) {
-            ctx.log(Level::Warning, "the server refused to replicate a change");
+    PACKED.with(|packed| {
+        for changes in wire::by_version(changes) {
+            wire::pack(packed, family, false, changes);
+            if !ctx.replicate(STREAM, name, packed) {
+                ctx.log(Level::Warning, "the server refused to replicate a change");
+            }
         }
-    }
-    PACKED.with(|kept| *kept = packed);
+    });
 }
 
 /// Whether the running command is a release of a lock, and these changes are all that it did. They show that, because
