@@ -7,12 +7,22 @@ use std::any::Any;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::log::{Level, log};
 
 thread_local! {
     static MAIN: Cell<bool> = const { Cell::new(false) };
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The thread that is inside, or 0. One number is enough, because only one thread has the lock. A thread-local mark was
+/// rejected: to find it costs more than all else that a `GilCell` checks.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of this thread, which no other thread has and which is never 0.
+fn this_thread() -> usize {
+    // SAFETY: pthread_self has no arguments and cannot fail.
+    unsafe { libc::pthread_self() as usize }
 }
 
 /// Runs a callback that the server calls while it holds its global lock. Returns the result of `fallback` if it panics.
@@ -66,7 +76,7 @@ fn discard(payload: Box<dyn Any + Send>) {
 
 /// Whether this thread is known to hold the server's global lock.
 pub(super) fn is_inside() -> bool {
-    DEPTH.get() > 0
+    INSIDE.load(Relaxed) == this_thread()
 }
 
 /// Whether this is the thread that loaded the module. The server frees values also on other threads, without its global
@@ -84,18 +94,21 @@ pub(super) fn mark_main_thread() {
     }));
 }
 
-/// The mark that this thread is inside, until it is dropped.
-pub(crate) struct Inside(());
+/// The mark that this thread is inside, until it is dropped. Keeps the mark of the callback further up the stack.
+pub(crate) struct Inside {
+    outer: usize,
+}
 
 impl Inside {
     fn enter() -> Self {
-        DEPTH.set(DEPTH.get() + 1);
-        Inside(())
+        let outer = INSIDE.load(Relaxed);
+        INSIDE.store(this_thread(), Relaxed);
+        Inside { outer }
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
+        INSIDE.store(self.outer, Relaxed);
     }
 }
