@@ -180,13 +180,15 @@ fn begins(arg: &Arg, word: &[u8]) -> bool {
     arg.word.is_some_and(|own| equals_any_case(own, word))
 }
 
-/// Whether the words are equal, in capitals or not. `own` comes from the table, which has capitals only.
+/// Whether the words are equal, in capitals or not. `own` comes from the table, which has capitals only: a byte without
+/// the bit of small letters is one of these only if it was that letter.
 fn equals_any_case(own: &str, word: &[u8]) -> bool {
+    const SMALL: u8 = b'a' ^ b'A';
     own.len() == word.len()
         && own
             .bytes()
             .zip(word)
-            .all(|(own, argv)| own == argv.to_ascii_uppercase())
+            .all(|(own, byte)| own == byte & !SMALL)
 }
 
 /// Returns the positions at which tokens may be in a request that `parse` refused: each secret positional argument, every

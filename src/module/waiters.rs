@@ -49,20 +49,22 @@ pub(super) fn take_undelivered(client: ClientId) -> Option<HandedOver> {
 
 /// Notes the answers that a call has decided. The waiters' clients stay parked until they are released.
 pub(super) fn decided(ctx: Ctx<'_>, wakes: &mut Vec<Wake>) {
-    for wake in wakes.drain(..) {
-        let Some(client) = PARKED.decide(wake.waiter.0, wake.answer) else {
-            continue;
-        };
-        let grant = wake.grant.filter(|_| events::watch_turns(ctx));
-        WAITERS.with(|waiters| {
-            if let Some(grant) = grant {
-                waiters.in_flight.insert(ClientId(client), grant);
-                waiters.was_granted = true;
-            }
-            waiters.answered.push_back(wake.waiter);
-        });
-        HAS_ANSWERED.set(true);
-    }
+    wakes.drain(..).for_each(|wake| note(ctx, wake));
+}
+
+fn note(ctx: Ctx<'_>, wake: Wake) {
+    let Some(client) = PARKED.decide(wake.waiter.0, wake.answer) else {
+        return;
+    };
+    let grant = wake.grant.filter(|_| events::watch_turns(ctx));
+    WAITERS.with(|waiters| {
+        if let Some(grant) = grant {
+            waiters.in_flight.insert(ClientId(client), grant);
+            waiters.was_granted = true;
+        }
+        waiters.answered.push_back(wake.waiter);
+    });
+    HAS_ANSWERED.set(true);
 }
 
 /// Releases all clients whose answers are decided.

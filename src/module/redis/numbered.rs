@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-const PER_PAGE: usize = 32;
+const PER_PAGE: usize = 64;
 
 /// A page exists while it has values.
 pub(super) struct Numbered<T>(BTreeMap<u64, Page<T>>);
@@ -76,7 +76,7 @@ mod tests {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let number = (random >> 33) % 150;
+            let number = (random >> 33) % 300;
             match (random >> 60) % 4 {
                 0 => {
                     map.insert(number, step);
@@ -91,7 +91,10 @@ mod tests {
                 ),
             }
             let pages: Vec<u64> = map.0.keys().copied().collect();
-            let mut expected: Vec<u64> = model.keys().map(|number| number / 32).collect();
+            let mut expected: Vec<u64> = model
+                .keys()
+                .map(|number| number / PER_PAGE as u64)
+                .collect();
             expected.dedup();
             assert_eq!(pages, expected, "step {step}");
         }
