@@ -2,7 +2,7 @@
 //! that are kept for ever. The tables give the expected results, independently of the model.
 
 use crate::bounds::around;
-use crate::exhaustive::{KEY, MS};
+use crate::exhaustive::{self, KEY, MS};
 use crate::fixture::{OTHER, word, world};
 use crate::steps::{Ask, Step, ask};
 use crate::world::World;
@@ -318,4 +318,31 @@ fn keep_time_ends_to_its_millisecond_and_never_for_ever() {
         let until = keep.until(now);
         assert_eq!(until.has_come(UnixMs(at)), has_come, "{keep:?} at {at}");
     }
+}
+
+/// Runs that fail and ask for a delay, and records that are kept for as long as the delay.
+#[test]
+fn delayed_work_in_every_short_history() {
+    let short = |token: u8| run(token).lease(3);
+    let forgets = Settings {
+        rejoin_ms: 0,
+        once_keep_ms: 4,
+        ..exhaustive::settings()
+    };
+    let alphabet = [
+        Step::Acquire(short(0)),
+        Step::Acquire(short(1).block()),
+        Step::Acquire(short(2).max_attempts(1).block()),
+        Step::Acquire(short(3).max_attempts(2)),
+        fail(0, 3),
+        fail(1, 5),
+        Step::Complete(KEY, 0, None, Some(Keep::Forever)),
+        Step::Release(KEY, Family::Once, 1),
+        Step::Disconnect(1),
+        Step::Delete(KEY),
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    let failed = [Step::Acquire(short(0)), fail(0, 3)];
+    exhaustive::all_sequences(forgets, &failed, &alphabet, 4);
 }

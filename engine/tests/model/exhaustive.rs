@@ -14,7 +14,7 @@ pub const KEY: Name = (0, 0);
 pub const MS: u64 = 1_000;
 
 /// Takes every sequence of `length` steps from `alphabet`, each in a new world after the steps of `before`.
-fn all_sequences(settings: Settings, before: &[Step], alphabet: &[Step], length: u32) {
+pub fn all_sequences(settings: Settings, before: &[Step], alphabet: &[Step], length: u32) {
     let letters = alphabet.len();
     let mut taken = 0;
     for number in 0..letters.pow(length) {
@@ -259,32 +259,6 @@ fn kept_places_that_move_in_every_short_history() {
         Step::Tick,
     ];
     all_sequences(short, &before, &alphabet, 4);
-}
-
-/// Runs that fail and ask for a delay, and records that are kept for as long as the delay.
-#[test]
-fn delayed_work_in_every_short_history() {
-    let forgets = Settings {
-        rejoin_ms: 0,
-        once_keep_ms: 4,
-        ..settings()
-    };
-    let alphabet = [
-        Step::Acquire(run(0)),
-        Step::Acquire(run(1).block()),
-        Step::Acquire(run(2).max_attempts(1).block()),
-        Step::Acquire(run(3).max_attempts(2)),
-        Step::Fail(KEY, 0, "broken", 3),
-        Step::Fail(KEY, 1, "broken", 5),
-        Step::Complete(KEY, 0, None, Some(Keep::Forever)),
-        Step::Release(KEY, Family::Once, 1),
-        Step::Disconnect(1),
-        Step::Delete(KEY),
-        Step::Pass { us: 3 * MS },
-        Step::Tick,
-    ];
-    let failed = [Step::Acquire(run(0)), Step::Fail(KEY, 0, "broken", 3)];
-    all_sequences(forgets, &failed, &alphabet, 4);
 }
 
 /// A vacant place, and the limit that its queue remembers, outlive the semaphore. Then other families use the key.
