@@ -17,4 +17,4 @@ if [ "${CI:-}" != true ] && [ -z "${DSYNC_TEST_NO_NAMESPACES:-}" ] && ! can_make
 fi
 
 # Most tests wait most of the time, so several share a core.
-export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 3))}"
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 5))}"
