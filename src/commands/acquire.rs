@@ -30,6 +30,18 @@ pub(super) const REQUEST_PROPERTIES: Properties = Properties {
 
 /// Asks the engine for a hold with this claim, and replies, or parks the client if the request was queued.
 pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
+    ask(call, claim, false)
+}
+
+/// [`acquire`] where the server's flags say that memory is short, but the server refuses no command for that.
+#[cold]
+#[inline(never)]
+fn ask_with_room(call: &Call<'_>, claim: Claim) -> CommandResult {
+    ask(call, claim, true)
+}
+
+/// `has_room` says that there is memory for a new hold or place, whatever the server's flags say.
+fn ask(call: &Call<'_>, claim: Claim, has_room: bool) -> CommandResult {
     let Call { ctx, parsed, .. } = *call;
     let ephemeral = parsed.has(Flag::Ephemeral);
     if ephemeral && client(ctx, ctx.facts()) == ClientId::NONE {
@@ -58,43 +70,39 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
     // An empty OWNER means no owner.
     let owner = parsed.text(Text::Owner).filter(|text| !text.is_empty());
     let block_ms = parsed.number(Number::BlockMs);
-    let mut has_room = false;
-    let reply = loop {
-        let reply = run::run(ctx, &call.key, |visit| {
-            let is_try = keep_ms.is_none() && token.is_none();
-            // Most tries are refused, so what only a grant needs is found out behind this: the facts, and a new token.
-            if is_try && block_ms.is_none() && visit.refuses(claim) {
-                return Reply::Now(Answer::NotGranted);
-            }
-            // The server answers this without calling back, so it may be asked while the engine is borrowed.
-            let facts = ctx.facts();
-            let own = token.and_then(Token::parse);
-            let request = Request {
-                claim,
-                limit: parsed.number_u32(Number::Limit),
-                max_attempts: parsed.number_u32(Number::Attempts),
-                lease,
-                // Where the server forbids blocking, the request is a try, as with BLPOP.
-                wait: block_ms
-                    .filter(|_| facts.may_block())
-                    .map(|ms| wait(ms, visit.now())),
-                keep_ms,
-                may_return: token.is_some(),
-                token: own.unwrap_or_else(entropy::new_token),
-                client: client(ctx, facts),
-                ephemeral,
-                owner: owner.map(Into::into),
-                may_grow: has_room || may_grow(facts),
-            };
-            visit.acquire(request)
-        })?;
-        let lacks_memory = matches!(reply, Reply::Now(Answer::Refused(Refusal::OutOfMemory)));
-        // Slow to ask, so not asked unless the server's flags say that memory is short, and the request would grow.
-        if !lacks_memory || has_room || probe::denies_memory(ctx, call.key.bytes()) {
-            break reply;
+    let reply = run::run(ctx, &call.key, |visit| {
+        let is_try = keep_ms.is_none() && token.is_none();
+        // Most tries are refused, so what only a grant needs is found out behind this: the facts, and a new token.
+        if is_try && block_ms.is_none() && visit.refuses(claim) {
+            return Reply::Now(Answer::NotGranted);
         }
-        has_room = true;
-    };
+        // The server answers this without calling back, so it may be asked while the engine is borrowed.
+        let facts = ctx.facts();
+        let own = token.and_then(Token::parse);
+        let request = Request {
+            claim,
+            limit: parsed.number_u32(Number::Limit),
+            max_attempts: parsed.number_u32(Number::Attempts),
+            lease,
+            // Where the server forbids blocking, the request is a try, as with BLPOP.
+            wait: block_ms
+                .filter(|_| facts.may_block())
+                .map(|ms| wait(ms, visit.now())),
+            keep_ms,
+            may_return: token.is_some(),
+            token: own.unwrap_or_else(entropy::new_token),
+            client: client(ctx, facts),
+            ephemeral,
+            owner: owner.map(Into::into),
+            may_grow: has_room || may_grow(facts),
+        };
+        visit.acquire(request)
+    })?;
+    let lacks_memory = matches!(reply, Reply::Now(Answer::Refused(Refusal::OutOfMemory)));
+    // Slow to ask, so not asked unless the server's flags say that memory is short, and the request would grow.
+    if lacks_memory && !has_room && !probe::denies_memory(ctx, call.key.bytes()) {
+        return ask_with_room(call, claim);
+    }
     respond(ctx, call.key.bytes(), reply);
     Ok(())
 }

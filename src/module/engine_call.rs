@@ -72,14 +72,17 @@ pub(super) fn run_for_queue<R>(
 
 /// Calls the engine, and takes the effects of the call, if there are any. Their buffers are swapped, to be used again.
 fn with_effects<R>(call: impl FnOnce(&mut Engine) -> R) -> (R, Option<Box<Effects>>) {
-    SHELL.with(|shell| {
+    let mut taken = None;
+    let result = SHELL.with(|shell| {
         let result = call(&mut shell.engine);
         let effects = &mut shell.engine.effects;
-        let has_any = !effects.is_empty();
-        let empty = || EFFECTS.with(Option::take).unwrap_or_default();
-        let effects = has_any.then(|| std::mem::replace(effects, empty()));
-        (result, effects)
-    })
+        if !effects.is_empty() {
+            let empty = EFFECTS.with(Option::take).unwrap_or_default();
+            taken = Some(std::mem::replace(effects, empty));
+        }
+        result
+    });
+    (result, taken)
 }
 
 /// The key as the engine is told of it.

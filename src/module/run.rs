@@ -23,12 +23,14 @@ pub(crate) fn run<R>(
     let mut key = key_of(ctx, name, found(&opened)?);
     // Ask, because a pause may have ended since the cron last asked.
     let paused = ctx.avoid_replica_traffic();
-    let (now, was_stray, overdue) = SHELL.with(|shell| {
+    let mut overdue = None;
+    let (now, was_stray) = SHELL.with(|shell| {
         shell.paused = paused;
         let mut now = shell.now();
         now.may_write = true;
         let was_stray = shell.engine.open(key);
-        (now, was_stray, shell.engine.look(key, now).overdue())
+        overdue = shell.engine.look(key, now).overdue();
+        (now, was_stray)
     });
     // Forgetting is a step of its own, because the command may then make a key of another family under this name.
     if let Some(task) = overdue {

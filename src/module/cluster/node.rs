@@ -183,6 +183,7 @@ pub(crate) fn took_over(ctx: Ctx<'_>) {
 
 /// Called before each client's command on a key. If the key's slot is unknown here, leaps past all fences that the node
 /// has heard of.
+#[inline]
 pub(crate) fn make_slot_known(ctx: Ctx<'_>, name: &[u8]) {
     if is_node() {
         make_known(ctx, slot(name));
