@@ -162,7 +162,7 @@ impl Engine {
                 // A server that decides has checked that there is room, if vacant places make way.
                 if self.is_serving() {
                     let queue = self.queues.find(db, name);
-                    let _ = self.queues.make_room(queue, &self.settings);
+                    self.queues.give_up_vacant(queue, &self.settings);
                 }
                 self.put_place(db, name, place, now);
             }

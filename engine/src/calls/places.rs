@@ -15,7 +15,9 @@ impl Visit<'_> {
             self.check_room_for_kept()?;
         }
         let (queues, settings) = (&mut self.engine.queues, &self.engine.settings);
-        queues.make_room(self.queue, settings)
+        queues.check_room(self.queue, 1, settings)?;
+        queues.give_up_vacant(self.queue, settings);
+        Ok(())
     }
 
     pub(crate) fn check_room_for_kept(&self) -> Result<(), FullQueue> {

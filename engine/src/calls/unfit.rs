@@ -78,12 +78,14 @@ impl Engine {
         let mut changes = loaded.body.as_changes().chain(places);
         changes.try_for_each(|change| self.check_change(&change, now))?;
         // Places come only to a name without kept places: see `adopt_places_of`.
-        if self.queues.find_kept(db, name).is_some() {
+        let places = loaded.places.len() as u64;
+        if places == 0 || self.queues.find_kept(db, name).is_some() {
             return Ok(());
         }
-        let (queue, places) = (self.queues.find(db, name), loaded.places.len() as u64);
-        let room = (self.queues).check_room_for_loaded(queue, places, &self.settings);
-        room.map_err(|full| Unfit::ManyPlaces { places, full })
+        let (queue, queues, settings) = (self.queues.find(db, name), &self.queues, &self.settings);
+        let room = queues.check_room_for_kept(queue, places, settings);
+        room.and_then(|()| queues.check_room(queue, places, settings))
+            .map_err(|full| Unfit::ManyPlaces { places, full })
     }
 
     fn check_change(&self, change: &Change, now: Now) -> Result<(), Unfit> {

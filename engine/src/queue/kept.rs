@@ -46,33 +46,6 @@ impl Queues {
         Ok(())
     }
 
-    /// Checks that there is room for so many more kept places, if vacant places are given up for them.
-    ///
-    /// # Errors
-    /// If kept places, or all who wait, would go beyond a bound.
-    pub fn check_room_for_loaded(
-        &self,
-        queue: Option<QueueId>,
-        more: u64,
-        settings: &Settings,
-    ) -> Result<(), FullQueue> {
-        if more == 0 {
-            return Ok(());
-        }
-        self.check_room_for_kept(queue, more, settings)?;
-        let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
-        let here = queue.and_then(|id| self.get(id));
-        let waiters_here = here.map_or(0, WaitQueue::waiters) as u64;
-        if waiters_here.saturating_add(more) > per_key {
-            return Err(FullQueue::Key(per_key));
-        }
-        let waiters = self.places - self.vacant.len() as u64;
-        if waiters.saturating_add(more) > server {
-            return Err(FullQueue::Server(server));
-        }
-        Ok(())
-    }
-
     /// Notes that nobody waits on a kept place any more, and that it is kept until then; 0 gives it no moment. Returns
     /// the client that waited. Does nothing to a place that is not kept.
     pub fn detach(&mut self, id: QueueId, rank: Rank, until: LeaseUs) -> Option<Parked> {

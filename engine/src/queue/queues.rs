@@ -105,29 +105,43 @@ impl Queues {
         self.last_number
     }
 
-    /// Makes room for one more place in a queue, by giving up vacant places.
+    /// Checks that there is room for so many more places in a queue, if vacant ones are given up for them.
     ///
     /// # Errors
-    /// If waiters alone reach a bound: that bound.
-    pub fn make_room(
-        &mut self,
+    /// If waiters alone would go beyond a bound: that bound.
+    pub fn check_room(
+        &self,
         queue: Option<QueueId>,
+        more: u64,
         settings: &Settings,
     ) -> Result<(), FullQueue> {
+        let here = queue.and_then(|id| self.get(id));
+        let waiters_here = here.map_or(0, WaitQueue::waiters) as u64;
+        let waiters = self.places - self.vacant.len() as u64;
+        let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
+        if waiters_here.saturating_add(more) > per_key {
+            return Err(FullQueue::Key(per_key));
+        }
+        if waiters.saturating_add(more) > server {
+            return Err(FullQueue::Server(server));
+        }
+        Ok(())
+    }
+
+    /// Gives up vacant places, the oldest first, until there is room for one more place in a queue.
+    pub fn give_up_vacant(&mut self, queue: Option<QueueId>, settings: &Settings) {
         let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
         while let Some(id) = queue
             && let Some(full) = self.get(id).filter(|queue| queue.len() as u64 >= per_key)
+            && let Some(rank) = full.oldest_vacant()
         {
-            let oldest = full.oldest_vacant();
-            let rank = oldest.ok_or(FullQueue::Key(per_key))?;
             self.leave(id, rank);
         }
-        while self.places >= server {
-            let oldest = self.vacant.first().copied();
-            let (_, id, rank) = oldest.ok_or(FullQueue::Server(server))?;
+        while self.places >= server
+            && let Some((_, id, rank)) = self.vacant.first().copied()
+        {
             self.leave(id, rank);
         }
-        Ok(())
     }
 
     /// Puts a place into a queue.

@@ -39,29 +39,29 @@ pub(super) trait Integer: Copy {
     fn get(self) -> u64;
 }
 
+/// `type: n => made of it, value => its number`
 macro_rules! integers {
-    ($($type:ty: $of:expr, $get:expr;)*) => {$(
+    ($($type:ty: $n:ident => $of:expr, $value:ident => $get:expr;)*) => {$(
         impl Integer for $type {
-            fn of(n: u64) -> Option<Self> {
-                let of: fn(u64) -> Option<Self> = $of;
-                of(n)
+            fn of($n: u64) -> Option<Self> {
+                $of
             }
 
             fn get(self) -> u64 {
-                let get: fn(Self) -> u64 = $get;
-                get(self)
+                let $value = self;
+                $get
             }
         }
     )*};
 }
 
 integers! {
-    u64: Some, |n| n;
-    u32: |n| n.try_into().ok(), u64::from;
-    Fence: |n| Some(Fence(n)), |fence| fence.0;
-    Rank: |n| Some(Rank(Fence(n))), |rank| rank.0.0;
-    UnixMs: |n| Some(UnixMs(n)), |moment| moment.0;
-    LeaseMs: |n| n.try_into().ok().map(LeaseMs), |lease| lease.0.into();
+    u64: n => Some(n), n => n;
+    u32: n => n.try_into().ok(), n => n.into();
+    Fence: n => Some(Fence(n)), fence => fence.0;
+    Rank: n => Some(Rank(Fence(n))), rank => rank.0.0;
+    UnixMs: n => Some(UnixMs(n)), moment => moment.0;
+    LeaseMs: n => n.try_into().ok().map(LeaseMs), lease => lease.0.into();
 }
 
 impl<T: Integer> Form<T> for Number {
