@@ -37,8 +37,8 @@ if [ "${1:-}" = part ]; then
     exit
 fi
 
-# Those that build a lot come beside those that mostly wait.
-parts=${PARTS:-cli clients/python clients/rust clients/node clients/conformance docs/recipes tests/clients}
+# The longest come first: they mostly wait. Those that build a lot come beside them.
+parts=${PARTS:-clients/node clients/python cli clients/rust clients/conformance docs/recipes tests/clients}
 sh scripts/need.sh build peers
 if [ -z "${SERVERS:-}" ]; then
     SERVERS="$(sh scripts/server.sh redis) $(sh scripts/server.sh valkey)"
