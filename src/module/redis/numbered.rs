@@ -76,7 +76,8 @@ mod tests {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let number = (random >> 33) % 300;
+            // Five or six numbers in each page, so that pages come and go.
+            let number = (random >> 33) % 24 * 13;
             match (random >> 60) % 4 {
                 0 => {
                     map.insert(number, step);
