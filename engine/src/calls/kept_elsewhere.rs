@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::answer::{Answer, Refusal};
 use crate::change::{Change, KeptPlace, Misfit};
 use crate::engine::Engine;
 use crate::hold::Grant;
-use crate::queue::place::{Place, Presence};
+use crate::queue::place::{Place, Presence, Watcher};
 use crate::queue::wait_queue::{Left, WaitQueue};
 use crate::short_bytes::KeyName;
 use crate::state::State;
@@ -250,7 +251,8 @@ impl Engine {
     }
 
     /// Puts a kept place into the queue of a name, as another server or a file says. A request of its token that waits
-    /// here goes on waiting, on that place. Does nothing if another token has the rank.
+    /// here for the same claim goes on waiting, on that place; for another it is told why not. Does nothing if another
+    /// token has the rank.
     fn put_place(&mut self, db: Db, name: &[u8], kept: KeptPlace, now: Now) {
         self.term.fences.adopt(kept.rank.0, now);
         let from = TakeOver::at(now, self.settings.takeover_grace_ms);
@@ -267,9 +269,19 @@ impl Engine {
             return self.queues.drop_if_empty(queue);
         }
         if let Some(Left::Place(before)) = before.and_then(|rank| self.queues.leave(queue, rank)) {
-            place.standing.since = before.standing.since;
-            if let Presence::Parked(parked) = before.presence {
-                place.presence = Presence::Parked(parked);
+            let (since, parked) = (before.standing.since, before.parked());
+            if before.claim == place.claim {
+                place.standing.since = since;
+                place.presence = parked.map_or(place.presence, Presence::Parked);
+            } else if let Some(parked) = parked {
+                // What it waits for is not what the place is for, so it can neither have this place nor another.
+                let answer = match before.claim.family() == place.claim.family() {
+                    true => Refusal::Mismatch.into(),
+                    false => Answer::WrongType,
+                };
+                let rank = Rank(self.term.fences.next(now));
+                self.queues.watch(queue, rank, Watcher { parked, since });
+                self.queues.answer_watcher(queue, rank, answer);
             }
         }
         self.queues.join(queue, place);

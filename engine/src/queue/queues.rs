@@ -167,6 +167,11 @@ impl Queues {
         self.change(id, |queue| queue.answer_watchers(answer));
     }
 
+    /// Decides the answer of one watcher.
+    pub fn answer_watcher(&mut self, id: QueueId, rank: Rank, answer: Answer) {
+        self.change(id, |queue| queue.answer_watcher(rank, answer));
+    }
+
     /// Changes the places of a queue, and keeps `by_since` right.
     pub(super) fn change<R>(
         &mut self,

@@ -319,6 +319,13 @@ impl WaitQueue {
         }
     }
 
+    /// Decides the answer of one watcher.
+    pub(super) fn answer_watcher(&mut self, rank: Rank, answer: Answer) {
+        let watcher = self.watching.remove_entry(&rank);
+        let alone = watcher.map(|entry| (answer, BTreeMap::from([entry])));
+        self.answered.extend(alone);
+    }
+
     /// Returns the next watcher whose answer is decided, and the answer.
     pub fn next_answered(&self) -> Option<(Rank, Answer)> {
         let (answer, watchers) = self.answered.front()?;

@@ -5,7 +5,7 @@ use crate::fixture::KEY;
 use crate::kept::{KEEP_MS, client_token};
 use crate::long_queues::OneKey;
 use crate::server::{Server, key_bytes};
-use dsync_engine::answer::Answer;
+use dsync_engine::answer::{Answer, Refusal};
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::{Change, KeptPlace};
 use dsync_engine::effect::HandedOver;
@@ -326,6 +326,45 @@ fn restored_places_come_to_name_without_kept_places() {
         panic!("it waits");
     };
     assert!(matches!(one_key.told[..], [(told, Answer::Granted { .. })] if told == id));
+}
+
+/// A request for permits waited with a token for which a payload had a place of a work-once key. It was taken for the
+/// owner of that place, and told to do the work.
+#[test]
+fn request_is_told_that_restored_place_of_its_token_is_for_something_else() {
+    let mismatch = Answer::Refused(Refusal::Mismatch);
+    for (family, waits_for, told) in [
+        (Family::Lock, Claim::Shared, mismatch),
+        (Family::Once, Claim::Run, Answer::WrongType),
+    ] {
+        let mut one_key = OneKey::new();
+        let first = match family {
+            Family::Lock => Claim::Exclusive,
+            _ => waits_for,
+        };
+        one_key.acquire(first, None, None, 0);
+        let waiter = one_key.acquire(waits_for, None, Some(MonoUs::NEVER), 1);
+        one_key.server.delete(KEY);
+        let (now, places) = (one_key.now, vec![kept(3, "client 1")]);
+        let loaded = Loaded {
+            body: Body::new(Family::Lock),
+            places: places.clone(),
+        };
+        let engine = &mut one_key.server.engine;
+        let id = engine.adopt(loaded, Db(KEY.0), &key_bytes(KEY), now);
+        let stored = crate::server::Stored::State(id.expect("fits"));
+        one_key.server.keys.insert(KEY, stored);
+        one_key.check();
+        assert_eq!(one_key.places(), places);
+        for done in one_key.server.run_tasks(now) {
+            one_key.take(done.wakes);
+        }
+        let Reply::Queued(id) = waiter else {
+            panic!("it waits");
+        };
+        assert_eq!(one_key.told, [(id, told)], "{waits_for:?}");
+        assert_eq!(one_key.server.engine.waiting(family), 0);
+    }
 }
 
 /// Between RENAME and the next turn a snapshot was made. The places were in no value, and would have been lost.

@@ -164,6 +164,23 @@ fn dump_and_restore_take_places_to_a_name_without_a_queue() {
     expect_old_order(&server);
 }
 
+/// The waiter was told to do the work of the other key.
+#[test]
+fn waiter_is_not_given_the_place_that_a_payload_has_for_its_token() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.ask("DONCE.BEGIN job TOKEN first EX 60");
+    client.ask("DONCE.BEGIN job TOKEN x EX 60 QUEUE 60000");
+    let payload = client.ask("DUMP job");
+    client.ask("DSEM.ACQUIRE pool LIMIT 1 TOKEN held");
+    let mut waiter = server.waiting("DSEM.ACQUIRE pool TOKEN x BLOCK 0");
+    let restored = call!(client, "RESTORE", "pool", 0, payload.as_bytes(), "REPLACE");
+    assert_eq!(restored, "OK");
+    assert!(waiter.reply().error().starts_with("WRONGTYPE"));
+    let waiters = client.ask("DONCE.INFO pool").field("waiters").as_int();
+    assert_eq!(waiters, 1, "the place of x");
+}
+
 #[test]
 fn unheard_hold_has_its_time_again_after_promotion() {
     let primary = Server::start();
