@@ -13,6 +13,7 @@ use std::mem::take;
 use crate::change::End;
 use crate::queue::queues::Queues;
 use crate::short_bytes::KeyName;
+use crate::state::State;
 use crate::store::Store;
 use crate::types::{ClientId, Db, Fence, Now};
 use put_off::{PutOff, Subject};
@@ -256,9 +257,8 @@ fn key_of(task: Task, store: &mut Store, queues: &mut Queues) -> Option<(Db, Key
         | Task::Lapse(state)
         | Task::Open(state)
         | Task::Retire(state) => {
-            let found = store.get(state);
-            let found =
-                found.and_then(|found| Some((store.db_of(found)?, found.address.name().into())));
+            let name_of = |found: &State| Some((store.db_of(found)?, found.address.name().into()));
+            let found = store.get(state).and_then(name_of);
             if found.is_none() {
                 store.unindex(state);
             }
@@ -272,9 +272,8 @@ fn key_of(task: Task, store: &mut Store, queues: &mut Queues) -> Option<(Db, Key
         Task::Serve(queue) | Task::RunOut { queue, .. } | Task::KeepOver { queue, .. } => {
             // A queue that a flush has emptied needs no visit.
             queues.drop_flushed(queue);
-            queues
-                .get(queue)
-                .map(|queue| (queue.db, queue.name.clone()))
+            let queue = queues.get(queue)?;
+            Some((queue.db, queue.name.clone()))
         }
     }
 }

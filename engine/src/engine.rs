@@ -78,8 +78,7 @@ impl Engine {
         let grace_ms = self.settings.takeover_grace_ms;
         let first_state = self.store.states_since(StateId::FIRST).next();
         let first_state = first_state.map(|(id, _)| id);
-        self.term
-            .take_over(now, grace_ms, first_state, self.queues.kept() > 0);
+        (self.term).take_over(now, grace_ms, first_state, self.queues.kept() > 0);
         self.store.leases = Wheel::new(self.term.since().0);
         self.queues.set_all_due(None);
     }

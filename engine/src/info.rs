@@ -4,7 +4,7 @@ use crate::calls::look::Look;
 use crate::change::{Limits, Record, Tally};
 use crate::engine::Engine;
 use crate::hold::Hold;
-use crate::queue::place::{Place, Presence};
+use crate::queue::place::{Parked, Place, Presence};
 use crate::state::Value;
 use crate::types::{Claim, ClientId, Db, Family, Fence, MonoUs, Now, Rank, UnixMs};
 use crate::visit::WrongType;
@@ -118,11 +118,10 @@ impl<'e> Look<'e> {
             return KeyWaiters::default();
         };
         let age = |since: MonoUs| now.mono.ms_since(since);
+        let client = |parked: Parked| parked.client;
         let in_line = queue.line().map(|place| WaiterInfo {
             owner: place.owner.as_deref(),
-            client: place
-                .parked()
-                .map_or(ClientId::NONE, |parked| parked.client),
+            client: place.parked().map_or(ClientId::NONE, client),
             rank: place.is_kept().then(|| place.rank()),
             kept_ms: self.kept_ms(place),
             claim: Some(place.claim),

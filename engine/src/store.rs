@@ -12,7 +12,7 @@ pub mod strays;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
 use crate::address::Address;
@@ -37,7 +37,7 @@ use strays::Strays;
 #[derive(Default)]
 pub struct Store {
     states: Slab<State>,
-    spaces: Spaces,
+    pub spaces: Spaces,
     pub strays: Strays,
     /// For each state, when its earliest lease runs out.
     pub leases: Wheel,
@@ -119,11 +119,6 @@ impl Store {
         removal
     }
 
-    /// Frees the states of values that the server has freed on another thread or during a flush, in slices.
-    pub fn freed_elsewhere(&mut self, values: VecDeque<Vec<StateId>>) {
-        self.leftovers.free(values.into_iter().flatten());
-    }
-
     /// Notes that the value has left its key. It is a stray from now on. Returns whether there was a state: without one
     /// the engine itself has removed the key.
     pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
@@ -147,17 +142,6 @@ impl Store {
             }
         }
         was_stray
-    }
-
-    /// Notes that the database is empty now, or all databases if `None`.
-    pub fn flushed(&mut self, db: Option<Db>) {
-        self.spaces.flush(db);
-    }
-
-    /// Notes that two databases have exchanged their contents.
-    pub fn swapped(&mut self, a: Db, b: Db) {
-        self.spaces.swap(a, b);
-        self.strays.keys_moved();
     }
 
     /// Indexes the state under its next lease end, the moment at which its queue may go on, and the end of its
@@ -208,7 +192,7 @@ impl Store {
         let Some(state) = self.states.get_mut(id) else {
             return;
         };
-        if let Some(before) = state.body.local().note_retention(until) {
+        if let Some(before) = state.body.note_retention(until) {
             self.retention.remove(&(before, id));
         }
         self.retention.extend(until.map(|until| (until, id)));
@@ -226,7 +210,7 @@ impl Store {
     /// Sets when the hold's lease runs out by this server's lease clock.
     pub fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
         if let Some(body) = self.body_mut(id) {
-            body.local().set_due(fence, due);
+            body.set_due(fence, due);
         }
     }
 
@@ -235,7 +219,7 @@ impl Store {
         let Some(state) = self.states.get_mut(id) else {
             return;
         };
-        if let Some(before) = state.body.local().bind(fence, client, ephemeral) {
+        if let Some(before) = state.body.bind(fence, client, ephemeral) {
             self.ephemeral.remove(&(before, fence));
         }
         if ephemeral {

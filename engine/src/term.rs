@@ -63,10 +63,8 @@ impl TakeOver {
 /// Returns the milliseconds that are left of a lease whose deadline was written elsewhere: the rest by the wall clock
 /// plus the grace, at most the whole lease.
 fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u64 {
-    deadline
-        .ms_left(now)
-        .saturating_add(grace_ms)
-        .min(u64::from(lease.0))
+    let left_ms = deadline.ms_left(now).saturating_add(grace_ms);
+    left_ms.min(u64::from(lease.0))
 }
 
 /// Invariants on a server that decides: no moment that it ever gave is after `latest_due`; every hold of a state that
@@ -75,7 +73,8 @@ fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u
 pub struct Term {
     /// Whether this server decides: it is a primary, and its data are loaded.
     serving: bool,
-    took_over: TakeOver,
+    /// The last take-over.
+    pub took_over: TakeOver,
     /// The walk that gives every hold its moment, in the order of the states' ids: all states before this one are done.
     /// Holds that are granted meanwhile have their moment already.
     pub states_walk: Option<StateId>,
@@ -88,11 +87,6 @@ pub struct Term {
 impl Term {
     pub fn is_serving(&self) -> bool {
         self.serving
-    }
-
-    /// Returns the last take-over.
-    pub fn took_over(&self) -> TakeOver {
-        self.took_over
     }
 
     /// Returns the moment of the last take-over. A `due` before it means that the hold has no moment yet.

@@ -264,12 +264,9 @@ impl Token {
         }
         // In capitals it is the same UUID but another token, because tokens are compared as texts. Without an early end
         // the compiler looks at many bytes at once.
-        let has_capital = |text: &[u8]| {
-            text.iter()
-                .fold(false, |any, b| any | b.is_ascii_uppercase())
-        };
+        let any_capital = |any, byte: &u8| any | byte.is_ascii_uppercase();
         if text.len() == uuid::fmt::Hyphenated::LENGTH
-            && !has_capital(text)
+            && !text.iter().fold(false, any_capital)
             && let Ok(id) = uuid::Uuid::try_parse_ascii(text)
         {
             return Some(Token::Uuid(id.into_bytes()));

@@ -21,7 +21,7 @@ impl Term {
     /// Gives a moment to each hold of a state that was loaded just now.
     pub fn take_up_all(&mut self, store: &mut Store, id: StateId, from: TakeOver) {
         if let Some(body) = store.body_mut(id) {
-            body.local().set_all_due(|hold| self.give(from.due(hold)));
+            body.set_all_due(|hold| self.give(from.due(hold)));
         }
     }
 
@@ -53,7 +53,7 @@ impl Term {
                 return false;
             }
             *budget -= 1;
-            let (fence, due) = (hold.fence(), self.give(self.took_over().due(hold)));
+            let (fence, due) = (hold.fence(), self.give(self.took_over.due(hold)));
             store.set_due(id, fence, due);
         }
         true
@@ -81,7 +81,7 @@ impl Term {
             && let Presence::Kept { until } = place.presence
             && until < self.since()
         {
-            let until = self.give_to_place(self.took_over().until(keep.ms));
+            let until = self.give_to_place(self.took_over.until(keep.ms));
             queues.detach(queue, rank, until);
         }
     }

@@ -56,9 +56,8 @@ impl Visit<'_> {
         self.body_of(family)?;
         // Settle the key even if this call changes nothing: if its queue is due, or if each request keeps the key longer,
         // as with groups and work-once keys. Other keys are settled only after a change.
-        let is_due = self
-            .queue
-            .is_some_and(|queue| self.engine.queues.is_due(queue));
+        let queues = &self.engine.queues;
+        let is_due = self.queue.is_some_and(|queue| queues.is_due(queue));
         self.is_stale = is_due || matches!(family, Family::Group | Family::Once);
         let had_queue = self.queue.is_some();
         // Do this before any hold lapses, because its token may still renew an overdue hold.
@@ -119,10 +118,8 @@ impl Visit<'_> {
     #[must_use]
     pub fn refuses(&self, claim: Claim) -> bool {
         let is_quiet = self.queue.is_none() && !self.engine.term.is_walking();
-        let body = self
-            .body()
-            .filter(|_| is_quiet && self.overdue_hold().is_none());
-        body.is_some_and(|body| {
+        let may_refuse = is_quiet && self.overdue_hold().is_none();
+        self.body().filter(|_| may_refuse).is_some_and(|body| {
             let is_lock = body.family() == Family::Lock && claim.family() == Family::Lock;
             let is_open = is_lock && body.paused_until().is_none();
             is_open && matches!(body.admission(claim, None, None), Admission::Later)
@@ -263,9 +260,8 @@ impl Visit<'_> {
     /// Returns the answer to a request with QUEUE that was not granted in its visit.
     fn waiting(&self, rank: Rank) -> Answer {
         let most = Answer::FARTHEST;
-        let position = self
-            .queue()
-            .map_or(0, |queue| queue.position(rank, most as usize));
+        let queue = self.queue();
+        let position = queue.map_or(0, |queue| queue.position(rank, most as usize));
         Answer::Waiting {
             position: u32::try_from(position).unwrap_or(most),
             rank,

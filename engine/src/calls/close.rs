@@ -72,7 +72,7 @@ impl Visit<'_> {
         if queue.is_some()
             && let Some(body) = self.engine.store.body_mut(id)
         {
-            body.local().watched(now);
+            body.watched(now);
         }
         let settings = &self.engine.settings;
         let is_over = |body: &Body| !body.outlives_use(settings, waited, now);

@@ -121,10 +121,8 @@ impl Visit<'_> {
 
     fn set_due(&mut self, fence: Fence, lease: LeaseMs) {
         if let Some(id) = self.state {
-            let due = self
-                .engine
-                .term
-                .give(self.now.lease.after_ms(lease.0.into()));
+            let due = self.now.lease.after_ms(lease.0.into());
+            let due = self.engine.term.give(due);
             self.engine.store.set_due(id, fence, due);
         }
     }

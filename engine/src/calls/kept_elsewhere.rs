@@ -183,10 +183,8 @@ impl Engine {
         name: &[u8],
         family: Family,
     ) -> impl Iterator<Item = KeptPlace> + '_ {
-        let queue = self.queues.find_kept(db, name);
-        queue
-            .into_iter()
-            .flat_map(move |queue| queue.kept_places(family))
+        let queue = self.queues.find_kept(db, name).into_iter();
+        queue.flat_map(move |queue| queue.kept_places(family))
     }
 
     /// Returns the kept places that no value of a key is saved with at this moment, because RENAME, DEL or the like has
@@ -262,9 +260,8 @@ impl Engine {
         let mut place = Place::kept(kept, since, until);
         let queue = self.queues.find_or_make(db, name);
         let found = self.queues.get(queue);
-        let before = found
-            .and_then(|queue| queue.find(&place.token))
-            .map(Place::rank);
+        let before = found.and_then(|queue| queue.find(&place.token));
+        let before = before.map(Place::rank);
         if before != Some(place.rank()) && found.is_some_and(|queue| queue.has(place.rank())) {
             return self.queues.drop_if_empty(queue);
         }

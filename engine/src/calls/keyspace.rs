@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::engine::Engine;
+use crate::store::leftovers::Piece;
 use crate::store::slab::StateId;
 use crate::types::Db;
 use crate::unasked::Removal;
@@ -69,7 +70,8 @@ impl Engine {
 
     /// Frees the states of values that the server has freed on another thread or during a flush, in slices.
     pub fn freed_elsewhere(&mut self, values: VecDeque<Vec<StateId>>) {
-        self.store.freed_elsewhere(values);
+        let values = values.into_iter().flatten();
+        self.store.leftovers.push(values.map(Piece::Freed));
     }
 
     /// Returns the databases that have requests waiting in them, or kept places.
@@ -79,13 +81,14 @@ impl Engine {
 
     /// Notes that the database is empty now, or all databases if `None`. Kept places go with the values.
     pub fn flushed(&mut self, db: Option<Db>) {
-        self.store.flushed(db);
+        self.store.spaces.flush(db);
         self.queues.flush(db);
     }
 
     /// Notes that two databases have exchanged their contents. Queues stay with the database numbers.
     pub fn swapped(&mut self, a: Db, b: Db) {
-        self.store.swapped(a, b);
+        self.store.spaces.swap(a, b);
+        self.store.strays.keys_moved();
         self.queues.set_all_due(Some(a));
         self.queues.set_all_due(Some(b));
     }

@@ -14,9 +14,8 @@ impl Visit<'_> {
         self.comes_due_in(0);
         let engine = &mut *self.engine;
         if !self.now.may_write && !matches!(task, Task::RunOut { .. }) {
-            return engine
-                .agenda
-                .put_off(task, &mut engine.store, &mut engine.queues, self.now);
+            let (store, queues) = (&mut engine.store, &mut engine.queues);
+            return engine.agenda.put_off(task, store, queues, self.now);
         }
         if self.now.may_write {
             // A key whose pause is over may have nothing else that keeps it.

@@ -89,9 +89,8 @@ impl Visit<'_> {
         let Some(place) = self.take_place(rank) else {
             return;
         };
-        let hold = self
-            .body()
-            .and_then(|body| body.holds().by_token(&place.token));
+        let holds = self.body().map(Body::holds);
+        let hold = holds.and_then(|holds| holds.by_token(&place.token));
         let its_own = hold.filter(|hold| hold.claim() == place.claim);
         let fence = its_own.map(Hold::fence);
         if place.is_kept() {

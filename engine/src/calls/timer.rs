@@ -23,8 +23,7 @@ impl Engine {
     ///
     /// While the server does not take writes only waits run out, and everything else stays due.
     pub fn next_task(&mut self, now: Now, budget: &mut u32) -> Option<(Task, Db, KeyName)> {
-        self.agenda
-            .next(&mut self.store, &mut self.queues, now, budget)
+        (self.agenda).next(&mut self.store, &mut self.queues, now, budget)
     }
 
     /// Returns the microseconds until the next task is due, 0 while work is left over, `None` if nothing will come due.
@@ -49,8 +48,7 @@ impl Engine {
     /// that is dropped costs one of the budget. If budget is left afterwards, no work is left.
     pub fn background(&mut self, budget: &mut u32) {
         self.queues.sweep(budget);
-        self.term
-            .walk_states(&mut self.store, &self.settings, budget);
+        (self.term).walk_states(&mut self.store, &self.settings, budget);
         self.term.walk_places(&mut self.queues, budget);
         self.queues.take_apart(budget);
         self.store.drop_leftovers(budget);

@@ -107,12 +107,8 @@ impl Engine {
             }
             Change::Tally(tally) => {
                 self.check_moment(tally.touched, now)?;
-                check_end(
-                    tally.finished.unwrap_or_default(),
-                    now,
-                    MAX_TALLY_MS,
-                    Unfit::Kept,
-                )
+                let finished = tally.finished.unwrap_or_default();
+                check_end(finished, now, MAX_TALLY_MS, Unfit::Kept)
             }
             Change::Displaced(Displaced::Round(round)) => {
                 check_end(round.keep_until, now, MAX_TALLY_MS, Unfit::Kept)

@@ -6,18 +6,9 @@ use super::families::policy::Retention;
 use crate::hold::Hold;
 use crate::types::{ClientId, Fence, LeaseUs, UnixMs};
 
-/// The part of a state that may differ between servers. It borrows the fields beside those that are shared.
-pub struct Local<'b>(&'b mut Body);
-
 impl Body {
-    pub fn local(&mut self) -> Local<'_> {
-        Local(self)
-    }
-}
-
-impl Local<'_> {
-    fn retention(&mut self) -> Option<&mut Retention> {
-        match self.0.value_mut() {
+    fn retention_mut(&mut self) -> Option<&mut Retention> {
+        match self.value_mut() {
             Value::Group(group) => Some(&mut group.retention),
             Value::Once(once) => Some(&mut once.retention),
             Value::Lock(_) | Value::Semaphore(_) => None,
@@ -26,13 +17,13 @@ impl Local<'_> {
 
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
     pub fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
-        let holds = self.0.holds_mut();
+        let holds = self.holds_mut();
         holds.is_ok_and(|holds| holds.set_due(fence, due))
     }
 
     /// Sets when each lease runs out, much faster than one by one. For a state that was loaded just now.
     pub fn set_all_due(&mut self, due: impl FnMut(&Hold) -> LeaseUs) {
-        if let Ok(holds) = self.0.holds_mut() {
+        if let Ok(holds) = self.holds_mut() {
             holds.set_all_due(due);
         }
     }
@@ -41,12 +32,12 @@ impl Local<'_> {
     /// connection with which it would have ended before.
     pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> Option<ClientId> {
         let bind = |hold: &mut Hold| hold.bind(client, ephemeral);
-        self.0.holds_mut().ok()?.change(fence, bind).ok()?
+        self.holds_mut().ok()?.change(fence, bind).ok()?
     }
 
     /// Notes that a request waits for the key, which keeps it longer.
     pub fn watched(&mut self, at: UnixMs) {
-        if let Some(retention) = self.retention() {
+        if let Some(retention) = self.retention_mut() {
             retention.watched(at);
         }
     }
@@ -54,6 +45,6 @@ impl Local<'_> {
     /// Notes the moment under which the key is in the `retention` index. Returns the one before. Does nothing for
     /// families that keep nothing.
     pub fn note_retention(&mut self, until: Option<UnixMs>) -> Option<UnixMs> {
-        std::mem::replace(&mut self.retention()?.noted, until)
+        std::mem::replace(&mut self.retention_mut()?.noted, until)
     }
 }

@@ -1,8 +1,8 @@
 //! The state of one key.
 //!
 //! What all servers share of a state changes by [`Body::apply`], [`Body::apply_all`] and [`Body::load`] alone. What one
-//! server knows alone changes through [`Body::local`]. The compiler checks that: every other function that changes a hold
-//! set or the value of a family is private to this module.
+//! server knows alone changes by the functions in `local`. The compiler checks that: every other function that changes a
+//! hold set or the value of a family is private to this module.
 
 mod apply;
 mod body;

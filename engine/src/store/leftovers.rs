@@ -77,9 +77,4 @@ impl Leftovers<Piece> {
             _ => Piece::Dropped,
         }));
     }
-
-    /// Adds values whose states are to be freed.
-    pub fn free(&mut self, values: impl Iterator<Item = StateId> + Send + 'static) {
-        self.push(values.map(Piece::Freed));
-    }
 }

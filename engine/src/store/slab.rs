@@ -47,9 +47,8 @@ impl StateId {
 
     /// Returns the id with this number; `None` for zero and for numbers above [`StateId::MAX`].
     pub fn from_raw(raw: u32) -> Option<Self> {
-        NonZeroU32::new(raw)
-            .filter(|raw| raw.get() <= Self::MAX)
-            .map(Self)
+        let number = NonZeroU32::new(raw)?;
+        (raw <= Self::MAX).then_some(Self(number))
     }
 
     /// Returns the id behind this one, if there is one.
@@ -64,9 +63,8 @@ impl StateId {
     }
 
     fn at(chunk: usize, slot: usize) -> Option<Self> {
-        u32::try_from(chunk * CHUNK + slot + 1)
-            .ok()
-            .and_then(Self::from_raw)
+        let raw = u32::try_from(chunk * CHUNK + slot + 1).ok()?;
+        Self::from_raw(raw)
     }
 }
 

@@ -102,9 +102,8 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn number(&mut self, field: Name, min: u64, max: u64) -> Read<u64> {
-        self.leb128()
-            .filter(|n| (min..=max).contains(n))
-            .ok_or_else(|| self.error(field))
+        let n = self.leb128().filter(|n| (min..=max).contains(n));
+        n.ok_or_else(|| self.error(field))
     }
 
     /// Reads a number that may be missing. `max` must be below 2^64 - 1.
@@ -123,11 +122,9 @@ impl<'a> Fields<'a> {
     pub(super) fn difference(&mut self, field: Name, from: UnixMs) -> Read<UnixMs> {
         let n = self.number(field, 0, u64::MAX)?;
         let difference = (n >> 1).cast_signed() ^ -(n & 1).cast_signed();
-        from.0
-            .checked_add_signed(difference)
-            .filter(|moment| *moment <= UnixMs::MAX.0)
-            .map(UnixMs)
-            .ok_or_else(|| self.error(field))
+        let moment = from.0.checked_add_signed(difference).map(UnixMs);
+        let moment = moment.filter(|moment| *moment <= UnixMs::MAX);
+        moment.ok_or_else(|| self.error(field))
     }
 
     pub(super) fn take(&mut self, field: Name, len: u64) -> Read<&'a [u8]> {

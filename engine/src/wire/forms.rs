@@ -15,23 +15,16 @@ pub(super) trait Form<T> {
 }
 
 /// A number between two bounds, or such a number or nothing.
-pub(super) struct Number {
-    min: u64,
-    max: u64,
-}
+pub(super) struct Number(u64, u64);
 
-const fn number(min: u64, max: u64) -> Number {
-    Number { min, max }
-}
-
-pub(super) const FENCE: Number = number(1, Fence::MAX.0);
-pub(super) const MOMENT: Number = number(0, UnixMs::MAX.0);
-pub(super) const LEASE: Number = number(1, LeaseMs::MAX.0 as u64);
-pub(super) const LIMIT: Number = number(1, MAX_PERMITS as u64);
+pub(super) const FENCE: Number = Number(1, Fence::MAX.0);
+pub(super) const MOMENT: Number = Number(0, UnixMs::MAX.0);
+pub(super) const LEASE: Number = Number(1, LeaseMs::MAX.0 as u64);
+pub(super) const LIMIT: Number = Number(1, MAX_PERMITS as u64);
 /// A limit by an operator, where 0 lets nobody hold.
-pub(super) const PINNED: Number = number(0, MAX_PERMITS as u64);
-pub(super) const ATTEMPTS: Number = number(1, u32::MAX as u64);
-pub(super) const COUNT: Number = number(0, u64::MAX);
+pub(super) const PINNED: Number = Number(0, MAX_PERMITS as u64);
+pub(super) const ATTEMPTS: Number = Number(1, u32::MAX as u64);
+pub(super) const COUNT: Number = Number(0, u64::MAX);
 
 /// A type whose values are numbers.
 pub(super) trait Integer: Copy {
@@ -66,7 +59,7 @@ integers! {
 
 impl<T: Integer> Form<T> for Number {
     fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<T> {
-        let n = fields.number(name, self.min, self.max)?;
+        let n = fields.number(name, self.0, self.1)?;
         T::of(n).ok_or_else(|| fields.error(name))
     }
 
@@ -77,7 +70,7 @@ impl<T: Integer> Form<T> for Number {
 
 impl<T: Integer> Form<Option<T>> for Number {
     fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Option<T>> {
-        let n = fields.option(name, self.min, self.max)?;
+        let n = fields.option(name, self.0, self.1)?;
         n.map(|n| T::of(n).ok_or_else(|| fields.error(name)))
             .transpose()
     }
@@ -112,9 +105,8 @@ impl Form<Token> for Secret {
             return uuid.map(Token::Uuid).map_err(|_| fields.error(name));
         }
         // A UUID written as a text has a shorter form.
-        Token::parse(text)
-            .filter(|token| matches!(token, Token::Text(_)))
-            .ok_or_else(|| fields.error(name))
+        let token = Token::parse(text).filter(|token| matches!(token, Token::Text(_)));
+        token.ok_or_else(|| fields.error(name))
     }
 
     fn write(&self, writer: &mut Writer<'_>, token: &Token) {

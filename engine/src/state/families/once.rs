@@ -220,9 +220,7 @@ impl Policy for Once {
         Some(match self.done() {
             Some(done) => done.keep_until,
             None if self.attempts == 0 && self.reason.is_none() => UnixMs(0),
-            None => self
-                .retention
-                .idle_until(self.touched, settings.once_keep_ms),
+            None => (self.retention).idle_until(self.touched, settings.once_keep_ms),
         })
     }
 
