@@ -4,6 +4,7 @@ use crate::fixture::{KEY, MS, OTHER, exclusive, fence, member, permits, shared, 
 use crate::steps::{Block, Step, ask};
 use crate::world::World;
 use dsync_engine::answer::Answer;
+use dsync_engine::families::once::Keep;
 use dsync_engine::types::Claim;
 use dsync_engine::{Family, Settings};
 
@@ -118,6 +119,20 @@ fn waiters_of_overwritten_key_get_wrong_type() {
     world.ask(ask(OTHER, Claim::Member, 0).limit(1));
     world.step(&Step::Rename(OTHER, KEY));
     assert_eq!(world.tick(), [(1, "wrong type")]);
+}
+
+/// RENAME brings a result to waiters that is forgotten before they are told. That is a step of its own: replicas would
+/// refuse a grant behind VANISH.
+#[test]
+fn result_is_forgotten_before_waiters_of_its_key_are_served() {
+    let mut world = world();
+    world.ask(ask(KEY, Claim::Run, 0));
+    world.ask(ask(KEY, Claim::Run, 1).block());
+    world.ask(ask(OTHER, Claim::Run, 2));
+    let keep = Some(Keep::ForMs(100));
+    world.step(&Step::Complete(OTHER, 2, Some("done"), keep));
+    world.step(&Step::Rename(OTHER, KEY));
+    assert_eq!(world.after_ms(200), [(1, "run")]);
 }
 
 /// A key with a vacant place was overwritten. When the place ran out, the timer fired again and again, as long as the
