@@ -10,7 +10,7 @@ use dsync_engine::calls::unfit::Unfit;
 use dsync_engine::change::{Change, Displaced, End, Limits};
 use dsync_engine::hold::Grant;
 use dsync_engine::saved::Loaded;
-use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, MonoUs, Token, UnixMs};
+use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, MonoUs, Token, UnixMs};
 use dsync_engine::{Body, Family, Misfit, Reply, Request};
 
 const YEAR_US: u64 = 366 * 86_400 * 1_000_000;
@@ -74,6 +74,15 @@ impl OneKey {
         self.take(done.wakes);
         reply
     }
+}
+
+/// The lease clock must go past every moment that a server gave, and only a server that decides gives any.
+#[test]
+fn replica_gives_no_moment_to_a_hold_that_it_follows() {
+    let mut one_key = follower();
+    let changes = [grant(1, "t", Claim::Exclusive)];
+    assert_eq!(one_key.follow(Family::Lock, &changes), Ok(()));
+    assert_eq!(one_key.server.engine.latest_due(), LeaseUs(0));
 }
 
 /// A semaphore's waiter disconnected, and its vacant place kept the queue with the remembered limit. The key became

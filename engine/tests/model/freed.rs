@@ -1,4 +1,4 @@
-//! When capacity that nobody is queued for is reported as free: for those who try again when it is.
+//! What a visit reports: capacity that nobody is queued for, for those who try again when it is free, and the next moment.
 
 use crate::fixture::MS;
 use crate::kept::client_token;
@@ -102,4 +102,14 @@ fn first_limit_of_a_semaphore_frees_nothing() {
     let mut one_key = OneKey::new();
     let frees = one_key.frees(|visit| drop(visit.acquire(request(0, 1))));
     assert!(!frees);
+}
+
+/// The caller is told when to come back, and not to come back at once.
+#[test]
+fn grant_comes_due_when_its_lease_runs_out() {
+    let mut one_key = OneKey::new();
+    let (key, now) = (one_key.server.key(KEY, b"k"), one_key.now);
+    let call = |visit: &mut Visit<'_>| drop(visit.acquire(request(0, 1)));
+    let visited = one_key.server.engine.visit(key, now, call);
+    assert!(visited.comes_due.is_some_and(|us| us > 0));
 }

@@ -286,6 +286,31 @@ fn decision_about_kept_place_is_told_for_the_rest_of_its_ms() {
     }
 }
 
+/// The timer was late, so the work failed when the place's time was over. The token may run if it asks again.
+#[test]
+fn decision_about_kept_place_that_is_over_is_told_to_nobody() {
+    let run = |token| ask(KEY, Claim::Run, token);
+    let mut world = world();
+    world.ask(run(0));
+    place(world.ask(run(1).max_attempts(1).keep(KEEP_MS)));
+    let us = u64::from(KEEP_MS) * MS;
+    world.steps(&[Step::Pass { us }, Step::Fail(KEY, 0, "disk", 0)]);
+    assert_eq!(world.ask(run(1)).as_ref().map(word), Some("run"));
+}
+
+/// What a request with QUEUE is told in its own call is not told again to the next one.
+#[test]
+fn decision_told_at_once_is_not_kept_for_the_token() {
+    let run = |token| ask(KEY, Claim::Run, token);
+    let mut world = world();
+    world.ask(run(0));
+    place(world.ask(run(1).max_attempts(9).keep(KEEP_MS)));
+    world.step(&Step::Fail(KEY, 0, "disk", 1_000));
+    let told = world.ask(run(1).max_attempts(1).keep(KEEP_MS));
+    assert_eq!(told.as_ref().map(word), Some("given up"));
+    place(world.ask(run(1).max_attempts(9).keep(KEEP_MS)));
+}
+
 /// An operator has withdrawn the place: its token may ask again, at the end of the queue.
 #[test]
 fn revoked_place_leaves_its_token_free_to_ask_again() {

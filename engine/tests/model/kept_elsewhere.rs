@@ -388,6 +388,45 @@ fn places_without_value_are_saved_apart() {
     assert_eq!(unheld(&one_key), 0, "flushed places are not saved");
 }
 
+/// A replica makes snapshots too, and forgets a queue that is empty.
+#[test]
+fn replica_saves_followed_places_with_their_value_or_apart() {
+    let mut one_key = follower();
+    let place = KeptPlace {
+        claim: Claim::Permits(1),
+        ..kept(3, "t")
+    };
+    let changes = [Change::Limit(2), Change::Place(place)];
+    let (family, now) = (Family::Semaphore, one_key.now);
+    let followed = one_key
+        .server
+        .call(KEY, family, now, |visit| visit.follow(family, &changes));
+    assert_eq!(followed.0, Ok(()));
+    let unheld = |one_key: &OneKey| one_key.server.engine.unheld_places();
+    assert!(unheld(&one_key).is_empty(), "they are saved with the value");
+    one_key.server.rename(KEY, (0, 2));
+    assert_eq!(unheld(&one_key)[0].changes, changes, "they need the limit");
+    let rank = Rank(Fence(3));
+    assert_eq!(one_key.followed(&[Change::Leave { rank }]), Ok(()));
+    let queues = one_key.server.engine.queued_databases();
+    assert_eq!(queues.count(), 0);
+}
+
+/// A slot moves here as a whole. Its old owner had not yet granted the lock to the first in line.
+#[test]
+fn followed_place_that_can_be_granted_is_served_by_the_new_owner() {
+    let mut one_key = OneKey::new();
+    let place = Change::Place(kept(3, "t"));
+    assert_eq!(one_key.followed(&[place]), Ok(()));
+    assert_eq!(try_tasks(&mut one_key), 1, "the slot is not its own yet");
+    one_key.later(60);
+    let changes = one_key.run_tasks();
+    assert!(matches!(
+        changes[..],
+        [Change::Grant(_), Change::Unheard { .. }]
+    ));
+}
+
 const MANY: u64 = 5_000;
 
 #[test]

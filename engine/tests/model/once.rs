@@ -533,3 +533,15 @@ fn waiter_of_removed_work_key_runs_as_attempt_one() {
         );
     }
 }
+
+/// A request that bounds its attempts is told before its turn during a delay only.
+#[test]
+fn result_is_told_in_the_order_of_arrival() {
+    let mut world = world();
+    world.ask(run(0));
+    world.ask(run(1).block());
+    world.ask(run(2).max_attempts(5).block());
+    world.step(&done(0));
+    let told: Vec<usize> = world.told.iter().map(|(conn, _)| *conn).collect();
+    assert_eq!(told, [1, 2]);
+}

@@ -379,3 +379,18 @@ fn capacity_is_free_again_after_a_pause() {
         assert_eq!(done.is_freed, freed, "{case}");
     }
 }
+
+/// A pause outlasted the tally of a finished round, and an ADD waited for its end. The round was forgotten then, and
+/// nothing may follow VANISH in one command, so the ADD is served right after it.
+#[test]
+fn add_that_waits_for_the_end_of_a_pause_outlives_the_finished_round() {
+    let mut world = World::new(Settings {
+        group_keep_ms: 20,
+        ..Settings::default()
+    });
+    world.ask(member(0));
+    world.step(&Step::Done(KEY, vec![0]));
+    world.step(&pause(Family::Group, 50));
+    assert_eq!(world.ask(member(1).block()), None);
+    assert_eq!(world.after_ms(50), [(1, "granted")]);
+}

@@ -378,3 +378,19 @@ fn grant_undelivered_to_open_connection_leaves_no_place() {
     });
     assert_eq!(again, Ok(false), "the token has no place");
 }
+
+/// A grant was not delivered, and RENAME brought its hold to a name where its token waits already.
+#[test]
+fn token_that_waits_again_gets_no_second_place_back() {
+    let mut world = world();
+    world.ask(exclusive(0));
+    world.ask(exclusive(1).block());
+    world.ask(ask(OTHER, Claim::Exclusive, 2));
+    world.ask(ask(OTHER, Claim::Exclusive, 1).conn(5).block());
+    release(&mut world, Family::Lock, 0);
+    world.step(&Step::FindGone {
+        reported_first: true,
+    });
+    world.step(&Step::Rename(KEY, OTHER));
+    assert_eq!(world.tick(), [(5, "granted")]);
+}

@@ -301,3 +301,21 @@ fn refusal_names_setting_value_and_bound() {
         assert_eq!(unfit.to_string(), words);
     }
 }
+
+/// RESTORE replaced a semaphore by a group whose first in line is a kept place. Behind it waits a request for permits,
+/// which the group's limit does not concern.
+#[test]
+fn limit_of_restored_group_refuses_no_permits() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Permits(5), Some(5), None, 0);
+    one_key.acquire(Claim::Permits(5), Some(5), Some(MonoUs::NEVER), 1);
+    one_key.server.delete(KEY);
+    let claim = Claim::Member;
+    let member = Change::Grant(Grant { claim, ..grant() });
+    let queued = Change::Place(KeptPlace { claim, ..place(1) });
+    let changes = vec![Change::Limit(1), member, queued];
+    let restored = one_key.restore(KEY, loaded(Family::Group, changes));
+    assert_eq!(restored, Ok(()));
+    while one_key.one_task() {}
+    assert_eq!(one_key.told, [], "it waits for its turn");
+}
