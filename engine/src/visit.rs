@@ -113,8 +113,7 @@ impl<'v> Visit<'v> {
 
     /// Returns the queue of the key, and makes it if there is none. The caller must add a place at once.
     pub(crate) fn make_queue(&mut self) -> QueueId {
-        let found = self.queue.filter(|_| self.queue().is_some());
-        let queue = found.unwrap_or_else(|| self.engine.queues.find_or_make(self.db, self.name));
+        let queue = self.engine.queues.find_or_make(self.db, self.name);
         self.queue = Some(queue);
         queue
     }

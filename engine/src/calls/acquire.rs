@@ -11,7 +11,7 @@ use crate::change::KeptPlace;
 use crate::queue::place::{Keep, Parked, Place, Presence, Request, Standing};
 use crate::state::Body;
 use crate::state::families::policy::Admission;
-use crate::types::{Claim, ClientId, Family, MonoUs, Now, Rank, UnixMs, WaiterId};
+use crate::types::{Claim, ClientId, Family, Rank, UnixMs, WaiterId};
 use crate::visit::{Asking, Visit};
 
 /// The outcome of a request that may wait.
@@ -53,7 +53,7 @@ impl Visit<'_> {
 
     fn ask(&mut self, request: Request) -> Asked {
         let family = request.claim.family();
-        self.body_of(family)?;
+        self.look().body_of(family)?;
         // Settle the key even if this call changes nothing: if its queue is due, or if each request keeps the key longer,
         // as with groups and work-once keys. Other keys are settled only after a change.
         let queues = &self.engine.queues;
@@ -66,7 +66,7 @@ impl Visit<'_> {
         self.serve();
         if had_queue {
             // If the key was removed a moment ago, `serve` may have granted it to a waiter of another family.
-            self.body_of(family)?;
+            self.look().body_of(family)?;
             // `serve` may just have granted an earlier sending of this request, which was queued.
             self.repeat_request(&request)?;
         }
@@ -158,18 +158,10 @@ impl Visit<'_> {
     }
 
     /// Puts a request into a new place at the end of the queue.
-    fn queue_up(&mut self, mut request: Request) -> Asked {
+    fn queue_up(&mut self, request: Request) -> Asked {
         let rank = self.next_rank()?;
-        let queue = self.make_queue();
         // The limit takes force when the request enters the queue, and not again when it is granted.
-        let (family, asked) = (request.claim.family(), request.limit.take());
-        self.put_limit_in_force(family, asked);
-        let limit = asked.or_else(|| self.body().and_then(Body::limit_to_remember));
-        if let Some(limit) = limit
-            && let Some(queue) = self.engine.queues.get_mut(queue)
-        {
-            queue.remember_limit(family, limit);
-        }
+        self.put_limit_in_force(request.claim.family(), request.limit);
         let standing = Standing {
             rank,
             since: self.now.mono,
@@ -212,10 +204,11 @@ impl Visit<'_> {
 
     /// Puts a request into the queue, at a place that has had this standing. `known` is what others know of the place.
     fn enter(&mut self, before: Standing, request: Request, known: Option<KeptPlace>) -> Asked {
-        let first = || wall_moment(before.since, self.now);
+        let age_ms = self.now.mono.ms_since(before.since);
+        let first = UnixMs(self.now.unix().0.saturating_sub(age_ms));
         let keep = request.keep_ms.map(|ms| Keep {
             ms,
-            since: before.keep.map_or_else(first, |keep| keep.since),
+            since: before.keep.map_or(first, |keep| keep.since),
         });
         let standing = Standing {
             keep: keep.or(before.keep),
@@ -267,9 +260,4 @@ impl Visit<'_> {
             rank,
         }
     }
-}
-
-/// Returns the wall-clock moment of a moment on the monotonic clock.
-fn wall_moment(moment: MonoUs, now: Now) -> UnixMs {
-    UnixMs(now.unix().0.saturating_sub(now.mono.ms_since(moment)))
 }

@@ -38,7 +38,6 @@ impl Engine {
             }
             self.term.fences.adopt(last, now);
         }
-        let (family, limit) = (body.family(), body.limit_to_remember());
         let id = self.store.insert(body, db, name).ok_or(Unfit::Full)?;
         if self.is_serving() {
             let from = TakeOver::at(now, self.settings.takeover_grace_ms);
@@ -46,12 +45,6 @@ impl Engine {
             self.index(id);
         }
         self.adopt_places_of(id, db, name, places, now);
-        if let Some(limit) = limit
-            && let Some(queue) = self.queues.find(db, name)
-            && let Some(queue) = self.queues.get_mut(queue)
-        {
-            queue.remember_limit(family, limit);
-        }
         Ok(id)
     }
 }

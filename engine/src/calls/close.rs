@@ -58,20 +58,17 @@ impl Visit<'_> {
     /// in the deadline indexes.
     pub(crate) fn settle(&mut self) {
         // An empty queue counts too: its last request has just left, and the queue goes with this visit.
-        let queue = self.queue.filter(|_| self.queue().is_some());
+        let was_queued = self.queue().is_some();
         self.serve();
-        let queued = self.queue();
-        let waited = queued.is_some_and(|queue| queue.waiters() > 0);
-        // Kept places are saved with the value of their name, so they keep it.
-        let keeps = queued.is_some_and(|queue| queue.kept() > 0);
-        if keeps && let Some(queue) = queue.and_then(|id| self.engine.queues.get_mut(id)) {
+        let (mut waited, mut keeps) = (false, false);
+        if let Some(queue) = self.queue.and_then(|id| self.engine.queues.get_mut(id)) {
+            // Kept places are saved with the value of their name, so they keep it.
+            (waited, keeps) = (queue.waiters() > 0, queue.kept() > 0);
             queue.holder = self.state;
         }
         let Some(id) = self.state else { return };
         let now = self.now.unix();
-        if queue.is_some()
-            && let Some(body) = self.engine.store.body_mut(id)
-        {
+        if was_queued && let Some(body) = self.engine.store.body_mut(id) {
             body.watched(now);
         }
         let settings = &self.engine.settings;
@@ -94,7 +91,7 @@ impl Visit<'_> {
         if self.state.is_none() {
             self.settle();
         }
-        self.body_of(family)
+        self.look().body_of(family)
     }
 
     /// Removes the key, and records that as a change.

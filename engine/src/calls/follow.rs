@@ -34,7 +34,7 @@ impl Visit<'_> {
         // A place may leave a name whose value is gone, or is of another family.
         let is_leave = |change: &Change| matches!(change, Change::Leave { .. });
         let leaves_only = !vanishes && changes.iter().all(is_leave);
-        if !leaves_only && self.body_of(family).is_err() {
+        if !leaves_only && self.look().body_of(family).is_err() {
             return Err(misfit(0, Misfit::Family));
         }
         let places = PlacesInTurn::check(self.engine, self.db, self.name, changes);

@@ -21,7 +21,7 @@ impl Visit<'_> {
         let mut ended = 0;
         for token in tokens {
             // A token that is given twice ends its member once: the second time it is not live.
-            if let Some(fence) = self.hold_of(Family::Group, token)?.map(Hold::fence) {
+            if let Some(fence) = self.look().hold_of(Family::Group, token)?.map(Hold::fence) {
                 self.end(fence, End::Done);
                 ended += 1;
             }

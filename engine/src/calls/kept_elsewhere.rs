@@ -101,15 +101,13 @@ impl<'a> PlacesInTurn<'a> {
 impl Visit<'_> {
     /// Carries out the changes to kept places, which [`PlacesInTurn`] has checked.
     pub(super) fn follow_places(&mut self, changes: &[Change]) {
-        let mut has_come = false;
         for change in changes {
             let rank = match change {
                 Change::Place(place) => {
-                    self.engine
-                        .put_place(self.db, self.name, place.clone(), self.now);
-                    has_come = true;
-                    self.queue = self.engine.queues.find(self.db, self.name);
-                    continue;
+                    let (db, name) = (self.db, self.name);
+                    self.engine.put_place(db, name, place.clone(), self.now);
+                    self.queue = self.engine.queues.find(db, name);
+                    None
                 }
                 Change::Leave { rank } => Some(*rank),
                 Change::Grant(grant) => {
@@ -123,11 +121,14 @@ impl Visit<'_> {
             }
         }
         let Some(queue) = self.queue else { return };
-        self.remember_limit();
+        if let Some(id) = self.state {
+            self.engine.remember_limit(queue, id);
+        }
         if let Some(queue) = self.engine.queues.get_mut(queue) {
             queue.holder = self.state;
         }
-        if has_come && self.engine.is_serving() {
+        // A primary follows the changes of a slot that moves to it, and serves the queue when the slot is its own.
+        if self.engine.is_serving() {
             self.engine.queues.set_due(queue);
         }
     }
@@ -168,9 +169,11 @@ impl Engine {
                 self.put_place(db, name, place, now);
             }
         }
-        if let Some(queue) = self.queues.find(db, name)
-            && let Some(kept) = self.queues.get_mut(queue).filter(|queue| queue.kept() > 0)
-        {
+        let Some(queue) = self.queues.find(db, name) else {
+            return;
+        };
+        self.remember_limit(queue, id);
+        if let Some(kept) = self.queues.get_mut(queue).filter(|queue| queue.kept() > 0) {
             kept.holder = Some(id);
             self.queues.set_due(queue);
         }

@@ -35,20 +35,6 @@ impl Visit<'_> {
         };
         self.engine.look(key, self.now)
     }
-
-    /// Returns the value of the key, or an error if it is of another family.
-    pub(crate) fn body_of(&self, family: Family) -> Result<Option<&Body>, WrongType> {
-        self.look().body_of(family)
-    }
-
-    /// Returns the hold of this token; an error if the key is of another family.
-    pub(crate) fn hold_of(
-        &self,
-        family: Family,
-        token: &Token,
-    ) -> Result<Option<&Hold>, WrongType> {
-        self.look().hold_of(family, token)
-    }
 }
 
 impl<'l> Look<'l> {
@@ -60,7 +46,12 @@ impl<'l> Look<'l> {
         }
     }
 
-    fn hold_of(&self, family: Family, token: &Token) -> Result<Option<&'l Hold>, WrongType> {
+    /// Returns the hold of this token; an error if the key is of another family.
+    pub(crate) fn hold_of(
+        &self,
+        family: Family,
+        token: &Token,
+    ) -> Result<Option<&'l Hold>, WrongType> {
         let body = self.body_of(family)?;
         Ok(body.and_then(|body| body.holds().by_token(token)))
     }
@@ -74,13 +65,11 @@ impl<'l> Look<'l> {
     /// told an old result, when the timer is late.
     pub fn overdue(&self) -> Option<Task> {
         let state = self.key.state.filter(|_| self.engine.is_serving())?;
-        let (body, now) = (&self.engine.store.get(state)?.body, self.now.unix());
-        if body.opens_at().is_some_and(|at| at.has_come(now)) {
+        let opens_at = self.body()?.opens_at();
+        if opens_at.is_some_and(|at| at.has_come(self.now.unix())) {
             return Some(Task::Open(state));
         }
-        let until = body.retained_until(&self.engine.settings)?;
-        let is_over = until.has_come(now) && self.is_over();
-        is_over.then_some(Task::Retire(state))
+        self.is_over().then_some(Task::Retire(state))
     }
 
     /// Whether the state has been kept long enough. Queued requests do not keep a finished result or tally longer: such
@@ -89,9 +78,11 @@ impl<'l> Look<'l> {
         let (engine, now) = (self.engine, self.now.unix());
         let is_queued = || engine.queues.find(self.key.db, self.key.name).is_some();
         self.body().is_some_and(|body| {
-            let waited = !body.is_concluded() && is_queued();
-            body.retained_until(&engine.settings).is_some()
-                && !body.outlives_use(&engine.settings, waited, now)
+            let until = body.retained_until(&engine.settings);
+            until.is_some_and(|until| until.has_come(now)) && {
+                let waited = !body.is_concluded() && is_queued();
+                !body.outlives_use(&engine.settings, waited, now)
+            }
         })
     }
 

@@ -26,7 +26,7 @@ pub(crate) enum Next {
 }
 
 /// Returns what becomes of a request that nobody is before, under this limit. Without a value the request makes a new
-/// one, unless the limit is a pause.
+/// one: only a value has a limit of 0.
 pub(crate) fn admission(
     body: Option<&Body>,
     claim: Claim,
@@ -36,7 +36,7 @@ pub(crate) fn admission(
     match (semaphore::refusal(claim, limit), body) {
         (Some(refusal), _) => Admission::Never(refusal.into()),
         (None, Some(body)) => body.admission(claim, limit, max_attempts),
-        (None, None) => Admission::now_if(limit != Some(0)),
+        (None, None) => Admission::Now,
     }
 }
 
@@ -71,8 +71,7 @@ impl Next {
         // Some are told before their turn, because they would wait in vain.
         let in_vain = match body.and_then(Body::once) {
             Some(once) if once.is_delayed() => queue.least_patient(),
-            _ if limit.is_some() => queue.heaviest(),
-            _ => None,
+            _ => queue.heaviest(),
         };
         let in_vain = in_vain.filter(|place| place.claim.family() == family);
         if let Some(place) = in_vain

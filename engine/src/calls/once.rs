@@ -21,7 +21,7 @@ impl Visit<'_> {
         result: Option<Arc<[u8]>>,
         keep: Keep,
     ) -> Result<bool, WrongType> {
-        let Some(once) = self.body_of(Family::Once)?.and_then(Body::once) else {
+        let Some(once) = self.look().body_of(Family::Once)?.and_then(Body::once) else {
             return Ok(false);
         };
         let fence = once.runs().by_token(token).map(Hold::fence);
@@ -56,7 +56,7 @@ impl Visit<'_> {
         reason: Arc<[u8]>,
         delay_ms: u64,
     ) -> Result<bool, WrongType> {
-        let Some(fence) = self.hold_of(Family::Once, token)?.map(Hold::fence) else {
+        let Some(fence) = self.look().hold_of(Family::Once, token)?.map(Hold::fence) else {
             return Ok(false);
         };
         let at = self.now.unix();

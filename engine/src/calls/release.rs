@@ -25,7 +25,7 @@ impl Visit<'_> {
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
     pub fn release(&mut self, family: Family, token: &Token) -> Result<bool, WrongType> {
-        let fence = self.hold_of(family, token)?.map(Hold::fence);
+        let fence = self.look().hold_of(family, token)?.map(Hold::fence);
         if let Some(fence) = fence {
             self.end(fence, End::Released);
         }
@@ -63,7 +63,7 @@ impl Visit<'_> {
     /// Ends the hold with this fence, or withdraws the kept place with this rank, without its token: an operator's call.
     /// Returns whether there was either.
     pub fn revoke(&mut self, family: Family, fence: Fence) -> Result<bool, WrongType> {
-        let body = self.body_of(family)?;
+        let body = self.look().body_of(family)?;
         let found = body.is_some_and(|body| body.holds().get(fence).is_some());
         if found {
             self.end(fence, End::Revoked);
@@ -79,7 +79,7 @@ impl Visit<'_> {
         token: &Token,
         lease: Option<LeaseMs>,
     ) -> Result<bool, WrongType> {
-        let hold = self.hold_of(family, token)?;
+        let hold = self.look().hold_of(family, token)?;
         let Some((fence, last)) = hold.map(|hold| (hold.fence(), hold.lease)) else {
             return Ok(false);
         };

@@ -8,14 +8,28 @@ use crate::answer::Answer;
 use crate::calls::grant::Told;
 use crate::calls::next::Next;
 use crate::change::Change;
+use crate::engine::Engine;
 use crate::hold::Hold;
 use crate::queue::place::Place;
-use crate::state::Body;
-use crate::types::Rank;
+use crate::state::{Body, State};
+use crate::store::slab::StateId;
+use crate::types::{QueueId, Rank};
 use crate::visit::Visit;
 
 /// How many waiters one visit answers.
 const SLICE: u32 = 128;
+
+impl Engine {
+    /// Stores the limit of this value in the queue, so that its waiters keep it if the key is removed.
+    pub(super) fn remember_limit(&mut self, queue: QueueId, id: StateId) {
+        if let Some(State { body, .. }) = self.store.get(id)
+            && let Some(limit) = body.limit_to_remember()
+            && let Some(queue) = self.queues.get_mut(queue)
+        {
+            queue.remember_limit(body.family(), limit);
+        }
+    }
+}
 
 impl Visit<'_> {
     /// Answers waiters while the first of them can be answered, up to `SLICE`.
@@ -23,7 +37,9 @@ impl Visit<'_> {
         if !self.now.may_write {
             return self.set_queue_due();
         }
-        self.remember_limit();
+        if let Some((queue, id)) = self.queue.zip(self.state) {
+            self.engine.remember_limit(queue, id);
+        }
         for _ in 0..SLICE {
             match Next::of(self.body(), self.queue()) {
                 Next::Nothing => {
@@ -48,19 +64,6 @@ impl Visit<'_> {
             }
         }
         self.set_queue_due();
-    }
-
-    /// Stores the limit in the queue, so that its waiters keep it if the key is removed.
-    pub(super) fn remember_limit(&mut self) {
-        if let Some(queue) = self.queue
-            && let Some(body) = self.body()
-            && let Some(limit) = body.limit_to_remember()
-        {
-            let family = body.family();
-            if let Some(queue) = self.engine.queues.get_mut(queue) {
-                queue.remember_limit(family, limit);
-            }
-        }
     }
 
     fn grant_next(&mut self, rank: Rank) {

@@ -18,7 +18,6 @@ impl Engine {
     /// While the server takes no writes, no kept place can be dropped. Then only clients are answered whose wait runs
     /// out.
     pub fn turn_away(&mut self, key: Key<'_>, why: &Answer, now: Now) {
-        self.queues.note_flush(key.db, key.name);
         let mut visit = Visit::new(self, key, now);
         let Some(id) = visit.queue else { return };
         let keeps = visit.queue().is_some_and(|queue| queue.kept() > 0);
