@@ -21,6 +21,8 @@ pub struct Grant {
     pub fence: Fence,
     pub token: Token,
     pub claim: Claim,
+    /// The number of the hold, exactly if the claim is [`Claim::Indexed`].
+    pub index: Option<u32>,
     pub lease: LeaseMs,
     /// The wall-clock end of the lease, as it was written at the grant or the last renewal.
     pub deadline: UnixMs,
@@ -46,9 +48,10 @@ pub struct Hold {
     /// The low bits of the client.
     client_low: u32,
     kind: Kind,
-    /// The permits if `kind` is `Permits`: the grant is then at the moment of the fence. Otherwise, by how many
-    /// milliseconds the fence is ahead of the grant: this is up to two hours after a start or a promotion, and 0 later.
-    permits_or_lead: U24,
+    /// The permits or the index, if `kind` has a number: the grant is then at the moment of the fence. Otherwise, by how
+    /// many milliseconds the fence is ahead of the grant: this is up to two hours after a start or a promotion, and 0
+    /// later.
+    number_or_lead: U24,
 }
 
 const _: () = assert!(size_of::<Hold>() == 56);
@@ -60,6 +63,7 @@ enum Kind {
     Shared,
     OnePermit,
     Permits,
+    Indexed,
     Member,
     Run,
 }
@@ -102,10 +106,10 @@ impl Hold {
             start: 0,
             client_low: 0,
             kind: Kind::of(grant.claim),
-            permits_or_lead: U24::default(),
+            number_or_lead: U24::default(),
         };
         let numbers = Numbers {
-            permits: grant.claim.permits(),
+            permits_or_index: grant.index.unwrap_or(grant.claim.permits()),
             unheard_ms: 0,
             deadline: grant.deadline,
             granted: grant.granted,
@@ -124,6 +128,7 @@ impl Hold {
             fence: self.fence(),
             token: self.token(),
             claim: self.claim(),
+            index: self.index(),
             lease: self.lease,
             deadline,
             granted,
@@ -167,10 +172,16 @@ impl Hold {
             Kind::Exclusive => Claim::Exclusive,
             Kind::Shared => Claim::Shared,
             Kind::OnePermit => Claim::Permits(1),
-            Kind::Permits => Claim::Permits(self.numbers().permits),
+            Kind::Permits => Claim::Permits(self.numbers().permits_or_index),
+            Kind::Indexed => Claim::Indexed,
             Kind::Member => Claim::Member,
             Kind::Run => Claim::Run,
         }
+    }
+
+    /// Returns the number that no other hold of the semaphore has, if the hold was asked for with INDEX.
+    pub fn index(&self) -> Option<u32> {
+        (self.kind == Kind::Indexed).then(|| self.numbers().permits_or_index)
     }
 
     pub(crate) fn deadline(&self) -> UnixMs {
@@ -263,14 +274,14 @@ impl Hold {
         if let Some(numbers) = self.boxed_numbers() {
             return *numbers;
         }
-        let number = self.permits_or_lead.get();
-        let (permits, lead) = match self.kind {
-            Kind::Permits => (number, 0),
-            _ => (1, u64::from(number)),
+        let number = self.number_or_lead.get();
+        let (permits_or_index, lead) = match self.kind.has_number() {
+            true => (number, 0),
+            false => (1, u64::from(number)),
         };
         let granted = self.fence().unix().0 - lead;
         Numbers {
-            permits,
+            permits_or_index,
             unheard_ms: 0,
             deadline: UnixMs(granted + u64::from(self.start) + u64::from(self.lease.0)),
             granted: UnixMs(granted),
@@ -309,13 +320,13 @@ impl Hold {
             return None;
         }
         let lead = self.fence().unix().0.checked_sub(numbers.granted.0)?;
-        let permits_or_lead = match self.kind {
-            Kind::Permits if lead == 0 => u64::from(numbers.permits),
-            Kind::Permits => return None,
-            _ => lead,
+        let number_or_lead = match self.kind.has_number() {
+            true if lead == 0 => u64::from(numbers.permits_or_index),
+            true => return None,
+            false => lead,
         };
         let first_end = numbers.granted.0.checked_add(u64::from(self.lease.0))?;
-        self.permits_or_lead = U24::new(permits_or_lead)?;
+        self.number_or_lead = U24::new(number_or_lead)?;
         self.start = u32::try_from(numbers.deadline.0.checked_sub(first_end)?).ok()?;
         self.fit_client(numbers.client).then_some(())
     }
@@ -330,12 +341,17 @@ impl Hold {
 }
 
 impl Kind {
+    fn has_number(self) -> bool {
+        matches!(self, Kind::Permits | Kind::Indexed)
+    }
+
     fn of(claim: Claim) -> Kind {
         match claim {
             Claim::Exclusive => Kind::Exclusive,
             Claim::Shared => Kind::Shared,
             Claim::Permits(1) => Kind::OnePermit,
             Claim::Permits(_) => Kind::Permits,
+            Claim::Indexed => Kind::Indexed,
             Claim::Member => Kind::Member,
             Claim::Run => Kind::Run,
         }

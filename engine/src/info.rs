@@ -14,6 +14,8 @@ pub struct HoldInfo<'e> {
     pub owner: Option<&'e [u8]>,
     pub client: ClientId,
     pub claim: Claim,
+    /// The number of the hold, if it was asked for with INDEX.
+    pub index: Option<u32>,
     pub lease_left_ms: u64,
     pub held_ms: u64,
 }
@@ -155,6 +157,7 @@ impl Engine {
             owner: hold.owner(),
             client: hold.client(),
             claim: hold.claim(),
+            index: hold.index(),
             lease_left_ms: self.term.lease_left_ms(hold, now),
             held_ms: now.unix().0.saturating_sub(hold.granted().0),
         }

@@ -179,6 +179,8 @@ pub enum Claim {
     Shared,
     /// This many of a semaphore's permits.
     Permits(u32),
+    /// One of a semaphore's permits, with the lowest number that no other hold of the semaphore has.
+    Indexed,
     /// One membership of a wait group.
     Member,
     /// A run of work that is done once.
@@ -190,7 +192,7 @@ impl Claim {
     pub fn family(self) -> Family {
         match self {
             Claim::Exclusive | Claim::Shared => Family::Lock,
-            Claim::Permits(_) => Family::Semaphore,
+            Claim::Permits(_) | Claim::Indexed => Family::Semaphore,
             Claim::Member => Family::Group,
             Claim::Run => Family::Once,
         }
@@ -200,7 +202,7 @@ impl Claim {
     pub fn permits(self) -> u32 {
         match self {
             Claim::Permits(n) => n,
-            Claim::Exclusive | Claim::Shared | Claim::Member | Claim::Run => 1,
+            _ => 1,
         }
     }
 }

@@ -11,7 +11,7 @@
 //! lowest first. A change is a byte for its kind, and then its fields:
 //!
 //! ```text
-//! GRANT     0x80|flags [permits] fence granted lease deadline token [owner]
+//! GRANT     0x80|flags [permits [index]] fence granted lease deadline token [owner]
 //! RENEW     1  fence lease deadline
 //! END       2  fence how at
 //! LIMIT     3  limit
@@ -43,14 +43,19 @@
 //! - `claim` of a PLACE is 1 for a shared lock and 0 for another, the permits for a semaphore, option(max) for a run,
 //!   and nothing for a member. DISPLACED has a token for a run, and the rest for members.
 //! - The flags of a GRANT: 1 renewed, 2 an owner follows, 4 shared.
+//! - 0 permits, in a GRANT or a PLACE, stand for one with an index, which follows in a GRANT. Both are of version 5.
 //!
 //! Every sequence of changes has exactly one packed form, and a reader refuses every other. So two servers with equal
 //! states have equal bytes. A reader allocates nothing by a length before it has compared the length with its bound and
 //! with the bytes that are left.
 //!
 //! How the format grows: a new kind of change takes a new number and a new version ([`Change::version`]), and never
-//! shares a string with changes of another version. An old kind never gets a new field. So strings that use nothing new
-//! are written as before, and an older server can follow as long as nobody uses what is new.
+//! shares a string with changes of another version. So does a kind that says something new, as one with an index does. An
+//! old kind never gets a new field. So strings that use nothing new are written as before, and an older server can follow
+//! as long as nobody uses what is new.
+//!
+//! Rejected: an index in a change of its own behind the GRANT. Two changes, in two commands, would say what one says, and
+//! to load a saved state would look up each hold once more.
 //!
 //! Rejected: changes as readable text (twice the bytes, and a second format for RDB files), and the RDB's own numbers
 //! and strings (nine bytes for each number above 2^32, and the stream could not use them).

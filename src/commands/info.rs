@@ -1,7 +1,7 @@
 //! INFO: who holds a key, who waits for it, and since when. It never contains a token.
 //!
-//! The reply is a map, with the same fields for every key of a family; holders and waiters are maps inside it. In
-//! RESP2 each map is a flat array of names and values. Times are durations up to now, in milliseconds.
+//! The reply is a map, with the same fields for every key of a family; holders and waiters are maps inside it, and only a
+//! holder with an index has that field. In RESP2 each map is a flat array of names and values. Times are durations up to now, in milliseconds.
 //!
 //! [`of_key`], [`of_hold`] and [`of_waiter`] are the table of the fields: a new one is a row there, and on the page
 //! docs/commands/info.md, which a test compares with the replies.
@@ -144,15 +144,17 @@ fn of_family<'a>(particulars: &Particulars) -> Vec<Field<'a>> {
     }
 }
 
-fn of_hold<'a>(hold: &HoldInfo<'a>) -> [Field<'a>; 6] {
-    [
+fn of_hold<'a>(hold: &HoldInfo<'a>) -> Vec<Field<'a>> {
+    let mut fields = vec![
         ("fence", Number(hold.fence.0)),
         ("owner", Text(hold.owner.map(Cow::from))),
         ("client", client(hold.client)),
         ("lease-left-ms", Number(hold.lease_left_ms)),
         ("held-ms", Number(hold.held_ms)),
         claim(Some(hold.claim)),
-    ]
+    ];
+    fields.extend(hold.index.map(|index| ("index", Number(index.into()))));
+    fields
 }
 
 fn of_waiter<'a>(waiter: &WaiterInfo<'a>) -> [Field<'a>; 6] {
@@ -173,7 +175,9 @@ fn client<'a>(client: ClientId) -> Value<'a> {
 /// What is claimed; nothing by a WAIT.
 fn claim<'a>(claim: Option<Claim>) -> Field<'a> {
     let mode = match claim {
-        Some(Claim::Permits(permits)) => return ("permits", Number(permits.into())),
+        Some(claim @ (Claim::Permits(_) | Claim::Indexed)) => {
+            return ("permits", Number(claim.permits().into()));
+        }
         Some(Claim::Exclusive) => "exclusive",
         Some(Claim::Shared) => "shared",
         Some(Claim::Member) => "member",

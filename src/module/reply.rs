@@ -8,10 +8,15 @@ use dsync_engine::{FullQueue, Refusal};
 /// Writes the reply for an answer of the engine.
 pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
     match answer {
-        Answer::Granted { token, fence } => {
-            ctx.array(2);
+        Answer::Granted {
+            token,
+            fence,
+            index,
+        } => {
+            ctx.array(2 + usize::from(index.is_some()));
             ctx.bulk(token.text(&mut new_token_buffer()));
             ctx.integer(fence.0.cast_signed());
+            index.map(|index| ctx.integer(i64::from(index)));
         }
         Answer::Run {
             token,

@@ -154,7 +154,7 @@ impl Visit<'_> {
         if let Some(rank) = vacant {
             self.leave(rank);
         }
-        self.granted(token, fence)
+        self.granted(token, claim, fence)
     }
 
     /// Puts a request into a new place at the end of the queue.

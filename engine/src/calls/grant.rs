@@ -32,10 +32,14 @@ impl Visit<'_> {
         };
         let now = self.now;
         let fence = self.engine.term.fences.next(now);
+        // Fewer holds than the limit have an index, so the lowest free one is below the limit.
+        let free_index = || self.body().map_or(0, |body| body.holds().free_index());
+        let index = (claim == Claim::Indexed).then(free_index);
         let grant = Grant {
             fence,
             token,
             claim,
+            index,
             lease,
             deadline: now.unix().after_ms(u64::from(first.0)),
             granted: now.unix(),
@@ -72,18 +76,27 @@ impl Visit<'_> {
         self.bind(fence, client, ephemeral);
         // The end of the connection that had the hold no longer matters.
         self.engine.agenda.keep(fence);
-        Some(self.granted(token.clone(), fence))
+        Some(self.granted(token.clone(), claim, fence))
     }
 
     /// Returns the answer that tells a request that it holds.
-    pub(crate) fn granted(&self, token: Token, fence: Fence) -> Answer {
-        match self.body().and_then(Body::once) {
+    pub(crate) fn granted(&self, token: Token, claim: Claim, fence: Fence) -> Answer {
+        let body = self.body();
+        match body.and_then(Body::once) {
             Some(once) => Answer::Run {
                 token,
                 fence,
                 attempt: once.attempts,
             },
-            None => Answer::Granted { token, fence },
+            None => {
+                let body = body.filter(|_| claim == Claim::Indexed);
+                let index = body.and_then(|body| body.holds().get(fence)?.index());
+                Answer::Granted {
+                    token,
+                    fence,
+                    index,
+                }
+            }
         }
     }
 

@@ -146,6 +146,7 @@ mod tests {
                 fence: Fence(n),
                 token: token(&format!("t{n}")),
                 claim,
+                index: None,
                 lease: LeaseMs(1_000),
                 deadline: UnixMs(2_000),
                 granted: UnixMs(1_000),

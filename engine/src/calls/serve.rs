@@ -82,7 +82,7 @@ impl Visit<'_> {
         match told {
             Told::Nobody { .. } => self.announce(rank, Some(fence)),
             Told::Client { .. } => {
-                let answer = self.granted(place.token.clone(), fence);
+                let answer = self.granted(place.token.clone(), claim, fence);
                 self.answer(&place, answer, Some(fence));
             }
         }

@@ -37,7 +37,7 @@ const _: () = assert!(Token::MAX_LEN <= u8::MAX as usize);
 /// The numbers of a hold that are stored in few bytes, with their full range, and one that most holds do not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Numbers {
-    pub permits: u32,
+    pub permits_or_index: u32,
     /// How long the place was kept to which the hold was granted, until its token is heard from; 0 from then on.
     pub unheard_ms: u32,
     pub deadline: UnixMs,

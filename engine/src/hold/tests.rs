@@ -8,6 +8,7 @@ fn grant(token: &[u8], owner: Option<&[u8]>) -> Grant {
         fence: Fence(7_000_000),
         token: Token::parse(token).expect("legal"),
         claim: Claim::Permits(3),
+        index: None,
         lease: LeaseMs(1_000),
         deadline: UnixMs(8_000),
         granted: UnixMs(7_000),
@@ -62,11 +63,13 @@ fn hold_keeps_every_number_exactly() {
             0 => 1,
             1 => bits(&mut random, 1_000_000) as u32,
             _ => bits(&mut random, u64::from(u32::MAX)) as u32,
-        };
+        }
+        .max(1);
         let claims = [
             Claim::Exclusive,
             Claim::Shared,
             Claim::Permits(permits),
+            Claim::Indexed,
             Claim::Member,
             Claim::Run,
         ];
@@ -82,6 +85,8 @@ fn hold_keeps_every_number_exactly() {
                 (random.below(2) == 0).then_some(b"owner".as_slice()),
             )
         };
+        // An index has the range of permits, from 0.
+        expected.index = (expected.claim == Claim::Indexed).then_some(permits - 1);
         if random.below(2) == 0 {
             expected.token = Token::Uuid([7; 16]);
         }
@@ -122,6 +127,12 @@ fn hold_keeps_every_number_exactly() {
 fn ordinary_hold_takes_no_heap_and_short_texts_one_box() {
     let uuid = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59".as_slice();
     let text = [b'x'; 128];
+    let indexed = Hold::new(&Grant {
+        claim: Claim::Indexed,
+        index: Some(999_999),
+        ..grant(uuid, None)
+    });
+    assert_eq!(indexed.heap_bytes(), 0);
     for (token, owner, bytes) in [
         (uuid, None, 0),
         (uuid, Some(&text[..21]), 32),

@@ -56,6 +56,7 @@ fn grant(fence: u64, claim: Claim) -> Change {
         fence: Fence(fence),
         token: Token::parse(format!("token {fence}").as_bytes()).expect("legal"),
         claim,
+        index: (claim == Claim::Indexed).then_some(fence as u32),
         lease: LeaseMs(5),
         deadline: UnixMs(6),
         granted: UnixMs(7),
@@ -177,6 +178,7 @@ fn made_of(family: Family, changes: impl IntoIterator<Item = Change>) -> Body {
 fn bodies() -> Vec<Body> {
     let given = |len| Some(Reason::Given(vec![b'r'; len].into()));
     let permits = |n| grant(n, Claim::Permits(MAX_PERMITS));
+    let indexed = |n| grant(n, Claim::Indexed);
     let longest = vec![b'r'; MAX_RESULT_LEN];
     vec![
         made_of(Family::Lock, []),
@@ -193,6 +195,10 @@ fn bodies() -> Vec<Body> {
         made_of(
             Family::Semaphore,
             [limits()].into_iter().chain((1..=128).map(permits)),
+        ),
+        made_of(
+            Family::Semaphore,
+            [limits(), permits(1), indexed(2), indexed(9), permits(10)],
         ),
         made_of(Family::Group, [grant(2, Claim::Member), tally(None)]),
         made_of(
@@ -239,7 +245,7 @@ fn state_is_loaded_as_it_was_saved() {
 #[test]
 fn saved_state_is_split_after_128_changes_and_between_versions() {
     let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
-    let plain = [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1];
+    let plain = [1, 1, 1, 1, 1, 2, 3, 1, 8, 1, 1, 1];
     let with_later = [2, 2, 1, 2, 2, 2];
     assert_eq!(lengths, [&plain[..], &with_later, &[1, 1, 1]].concat());
 }
@@ -260,6 +266,7 @@ fn saved_places_and_unheard_holds_are_loaded_as_they_were_saved() {
             made_of(Family::Semaphore, [limits(), grant(3, permit), unheard(3)]),
             permit,
         ),
+        (made_of(Family::Semaphore, [limits()]), Claim::Indexed),
         (made_of(Family::Group, [tally(None)]), Claim::Member),
         (made_of(Family::Once, [running(None), delay(9)]), Claim::Run),
     ];
@@ -600,6 +607,7 @@ fn random_changes(random: &mut XorShift, family: Family, holds: u64) -> Vec<Chan
     let claim = |random: &mut XorShift| match family {
         Family::Lock if random.below(9) == 0 => Claim::Exclusive,
         Family::Lock => Claim::Shared,
+        Family::Semaphore if random.below(2) == 0 => Claim::Indexed,
         Family::Semaphore => Claim::Permits(1 + random.below(5) as u32),
         Family::Group => Claim::Member,
         Family::Once => Claim::Run,
@@ -626,7 +634,10 @@ fn random_changes(random: &mut XorShift, family: Family, holds: u64) -> Vec<Chan
         let at = |random: &mut XorShift| random.below(changes.len().max(1) as u64) as usize;
         let (a, b) = (at(random), at(random));
         match (random.below(4), changes.get(a).cloned(), changes.get_mut(b)) {
-            (0, Some(Change::Grant(from)), Some(Change::Grant(to))) => to.token = from.token,
+            (0, Some(Change::Grant(from)), Some(Change::Grant(to))) => match to.claim {
+                Claim::Indexed if from.index.is_some() => to.index = from.index,
+                _ => to.token = from.token,
+            },
             (1, Some(change), _) => changes.insert(b, change),
             (2, Some(_), _) => drop(changes.remove(a)),
             (3, Some(_), _) => changes.swap(a, b),

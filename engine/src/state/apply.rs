@@ -42,7 +42,7 @@ trait Apply: Policy {
                 if grant.claim.family() != Self::FAMILY {
                     return Err(Misfit::Family);
                 }
-                let is_free = self.holds().accepts(grant.fence, &grant.token);
+                let is_free = self.holds().accepts(grant.fence, &grant.token, grant.index);
                 if !is_free || !self.has_room_for(grant.claim) {
                     return Err(Misfit::Taken);
                 }

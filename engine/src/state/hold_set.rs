@@ -14,6 +14,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::change::Misfit;
 use crate::heap;
 use crate::hold::Hold;
+use crate::state::indexes::Indexes;
 use crate::types::{Fence, LeaseUs, Token};
 
 /// The holds of one key.
@@ -29,19 +30,23 @@ impl Default for HoldSet {
     }
 }
 
-/// Invariants: the three maps have the same holds; `by_deadline` has each hold under its own `due`; `permits` and
-/// `heap_bytes` are the sums over the holds.
+/// Invariants: the three maps have the same holds; `by_deadline` has each hold under its own `due`; `indexes` has the
+/// index of each hold that has one; `permits` and `heap_bytes` are the sums over the holds.
 #[derive(Clone, Default)]
 pub struct Many {
     by_fence: BTreeMap<Fence, Hold>,
     by_token: BTreeMap<Token, Fence>,
     /// Ties are broken by the fence: the older hold first.
     by_deadline: BTreeSet<(LeaseUs, Fence)>,
+    indexes: Indexes,
     permits: u64,
     /// The sum of the bytes on the heap of all holds and of the tokens in `by_token`, so that MEMORY USAGE does not walk
     /// over them.
     heap_bytes: usize,
 }
+
+// A size class of the server's allocator.
+const _: () = assert!(size_of::<Many>() == 96);
 
 impl Many {
     fn insert(&mut self, hold: Hold) {
@@ -50,6 +55,9 @@ impl Many {
         self.heap_bytes += hold.heap_bytes() + token.heap_bytes();
         self.by_token.insert(token, hold.fence());
         self.by_deadline.insert((hold.due, hold.fence()));
+        if let Some(n) = hold.index() {
+            self.indexes.insert(n);
+        }
         self.by_fence.insert(hold.fence(), hold);
     }
 
@@ -58,6 +66,9 @@ impl Many {
         let token = hold.token();
         self.by_token.remove(&token);
         self.by_deadline.remove(&(hold.due, fence));
+        if let Some(n) = hold.index() {
+            self.indexes.remove(n);
+        }
         self.permits -= u64::from(hold.claim().permits());
         self.heap_bytes -= hold.heap_bytes() + token.heap_bytes();
         Some(hold)
@@ -147,9 +158,21 @@ impl HoldSet {
         one.into_iter().chain(many.map(|(_, hold)| hold))
     }
 
-    /// Whether a hold with this fence and token could be added: no two holds of a set have the same of either.
-    pub(crate) fn accepts(&self, fence: Fence, token: &Token) -> bool {
-        self.get(fence).is_none() && self.by_token(token).is_none()
+    /// Whether a hold with this fence, token and index could be added: no two holds of a set have the same of any.
+    pub(crate) fn accepts(&self, fence: Fence, token: &Token, index: Option<u32>) -> bool {
+        let is_taken = index.is_some_and(|n| match self.parts() {
+            (one, None) => one.is_some_and(|hold| hold.index() == index),
+            (_, Some(many)) => many.indexes.contains(n),
+        });
+        !is_taken && self.get(fence).is_none() && self.by_token(token).is_none()
+    }
+
+    /// Returns the lowest number that no hold has as its index.
+    pub(crate) fn free_index(&self) -> u32 {
+        match self.parts() {
+            (one, None) => u32::from(one.is_some_and(|hold| hold.index() == Some(0))),
+            (_, Some(many)) => many.indexes.lowest_free(),
+        }
     }
 
     /// Whether there are holds, and none of them has been heard of.
@@ -159,7 +182,7 @@ impl HoldSet {
 
     /// Adds a hold. [`HoldSet::accepts`] must have returned true for it.
     pub(super) fn insert(&mut self, hold: Hold) {
-        debug_assert!(self.accepts(hold.fence(), &hold.token()));
+        debug_assert!(self.accepts(hold.fence(), &hold.token(), hold.index()));
         match self {
             HoldSet::Many(many) => many.insert(hold),
             HoldSet::Few(few) => match few.take() {
@@ -177,18 +200,21 @@ impl HoldSet {
     /// Makes a set of several holds with rising fences. It builds each tree at once, from sorted entries.
     ///
     /// # Errors
-    /// If two holds have the same token.
+    /// If two holds have the same token or index.
     pub(super) fn of_sorted(holds: Vec<Hold>) -> Result<HoldSet, Misfit> {
         let tokens = holds.iter().map(|hold| (hold.token(), hold.fence()));
         let mut tokens: Vec<(Token, Fence)> = tokens.collect();
         tokens.sort_unstable();
-        if tokens.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        let mut indexes = Indexes::default();
+        let is_new = (holds.iter().filter_map(Hold::index)).all(|n| indexes.insert(n));
+        if !is_new || tokens.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(Misfit::Taken);
         }
         let permits = holds.iter().map(|hold| u64::from(hold.claim().permits()));
         let of_holds = holds.iter().map(Hold::heap_bytes);
         let of_tokens = tokens.iter().map(|(token, _)| token.heap_bytes());
         Ok(HoldSet::Many(Box::new(Many {
+            indexes,
             permits: permits.sum(),
             heap_bytes: of_holds.chain(of_tokens).sum(),
             by_token: tokens.into_iter().collect(),
@@ -236,8 +262,8 @@ impl HoldSet {
         }
     }
 
-    /// Changes one hold in place. `change` must not touch fence and token, which the set is indexed by, nor the
-    /// permits. [`HoldSet::set_due`] mends the index by `due`.
+    /// Changes one hold in place. `change` must not touch fence, token and index, which the set is searched by,
+    /// nor the permits. [`HoldSet::set_due`] mends the index by `due`.
     ///
     /// # Errors
     /// If there is no such hold.
@@ -271,7 +297,8 @@ impl HoldSet {
         let holds = many.by_fence.into_values().map(Some);
         let tokens = many.by_token.into_iter().map(|_| None);
         let deadlines = many.by_deadline.into_iter().map(|_| None);
-        holds.chain(tokens).chain(deadlines)
+        let indexes = many.indexes.into_pieces().map(|_| None);
+        holds.chain(tokens).chain(deadlines).chain(indexes)
     }
 
     /// Returns the bytes on the heap.
@@ -286,7 +313,8 @@ impl HoldSet {
                 ];
                 let trees = entries.map(|bytes| heap::tree(many.by_fence.len(), bytes));
                 let trees = trees.iter().sum::<usize>();
-                many.heap_bytes + heap::allocated(size_of::<Many>()) + trees
+                let own = heap::allocated(size_of::<Many>()) + many.indexes.heap_bytes();
+                many.heap_bytes + own + trees
             }
         }
     }
@@ -303,6 +331,7 @@ impl HoldSet {
         assert!(many.by_fence.keys().eq(again.by_fence.keys()), "fences");
         assert_eq!(many.by_token, again.by_token);
         assert_eq!(many.by_deadline, again.by_deadline);
+        assert_eq!(many.indexes, again.indexes);
         let sums = |many: &Many| (many.permits, many.heap_bytes);
         assert_eq!(sums(many), sums(&again));
     }

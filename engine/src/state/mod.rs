@@ -8,6 +8,7 @@ mod apply;
 mod body;
 pub mod families;
 mod hold_set;
+mod indexes;
 mod local;
 mod undo;
 

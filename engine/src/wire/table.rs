@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::fields::{Fields, Name, Read, Writer};
 use super::forms::{
-    ATTEMPTS, COUNT, FENCE, Flagged, Form, How, LEASE, LIMIT, MOMENT, PINNED, Secret, Text, Why,
+    ATTEMPTS, COUNT, FENCE, Flagged, Form, How, INDEX, LEASE, LIMIT, MOMENT, PERMITS, PINNED,
+    Secret, Text, Why,
 };
 use super::unreadable::{NEWEST, Unreadable, VERSION};
 use crate::change::{
@@ -61,8 +62,8 @@ macro_rules! changes {
                 }
             }
 
-            /// Returns the version of the strings that carry the change.
-            pub fn version(&self) -> u8 {
+            /// Returns the version that brought the kind of the change.
+            fn version_of_kind(&self) -> u8 {
                 match self {
                     Change::Grant(_) => VERSION,
                     $(Change::$variant { .. } => $version,)*
@@ -92,6 +93,23 @@ changes! {
     17 3 PLACE { place: PlaceForm } => Place(place);
     18 3 LEAVE { fence: FENCE } => Leave { rank: fence };
     19 4 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
+}
+
+/// The version that brought holds and places with an index.
+const INDEXED: u8 = 5;
+
+impl Change {
+    /// Returns the version of the strings that carry the change.
+    pub fn version(&self) -> u8 {
+        match self {
+            Change::Grant(Grant { claim, .. }) | Change::Place(KeptPlace { claim, .. })
+                if *claim == Claim::Indexed =>
+            {
+                INDEXED
+            }
+            _ => self.version_of_kind(),
+        }
+    }
 }
 
 /// For the server's log: the verb and the fence or rank only, because tokens are secret, and results and reasons may be
@@ -216,6 +234,7 @@ impl Form<KeptPlace> for PlaceForm {
             Claim::Exclusive => writer.byte(0),
             Claim::Shared => writer.byte(1),
             Claim::Permits(permits) => writer.number(permits),
+            Claim::Indexed => writer.byte(0),
             Claim::Run => ATTEMPTS.write(writer, &place.max_attempts),
             Claim::Member => {}
         }
@@ -233,7 +252,10 @@ fn read_claim(is_shared: bool, fields: &mut Fields<'_>) -> Read<Claim> {
     Ok(match fields.family {
         Family::Lock if is_shared => Claim::Shared,
         Family::Lock => Claim::Exclusive,
-        Family::Semaphore => Claim::Permits(LIMIT.read(fields, "permits")?),
+        Family::Semaphore => match PERMITS.read(fields, "permits")? {
+            0 => Claim::Indexed,
+            permits => Claim::Permits(permits),
+        },
         Family::Group => Claim::Member,
         Family::Once => Claim::Run,
     })
@@ -245,10 +267,15 @@ fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
         return Err(fields.error("claim"));
     }
     let claim = read_claim(flag(SHARED), fields)?;
+    let index = match claim {
+        Claim::Indexed => Some(INDEX.read(fields, "index")?),
+        _ => None,
+    };
     let fence: Fence = FENCE.read(fields, "fence")?;
     let mut grant = Grant {
         fence,
         claim,
+        index,
         granted: fields.difference("granted", fence.unix())?,
         lease: LEASE.read(fields, "lease")?,
         deadline: UnixMs(0),
@@ -270,8 +297,13 @@ fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     let (renewed, owned) = (flag(RENEWED, grant.renewed), flag(OWNED, owner.is_some()));
     let shared = flag(SHARED, grant.claim == Claim::Shared);
     writer.byte(GRANT | renewed | owned | shared);
-    if let Claim::Permits(permits) = grant.claim {
-        writer.number(permits);
+    match (grant.claim, grant.index) {
+        (Claim::Permits(permits), _) => writer.number(permits),
+        (Claim::Indexed, index) => {
+            writer.byte(0);
+            writer.number(index.unwrap_or_default());
+        }
+        _ => {}
     }
     writer.number(grant.fence.0);
     writer.difference(grant.granted, grant.fence.unix());

@@ -15,6 +15,7 @@ fn grant(claim: Claim, text: &[u8], owner: Option<&[u8]>) -> Change {
         fence: Fence(1_700_000_000_000_123),
         token: token(text),
         claim,
+        index: (claim == Claim::Indexed).then_some(MAX_PERMITS - 1),
         lease: LeaseMs(30_000),
         deadline: UnixMs(1_700_000_030_000),
         granted: UnixMs(1_700_000_000_000),
@@ -101,6 +102,8 @@ fn every_kind() -> Vec<(Family, Change)> {
                 Some(&[b'o'; 128]),
             ),
         ),
+        (Family::Semaphore, grant(Claim::Indexed, UUID, Some(b"o"))),
+        (Family::Semaphore, place(Claim::Indexed, b"t", None, None)),
         (Family::Group, grant(Claim::Member, b"m", None)),
         (Family::Once, grant(Claim::Run, UUID, Some(b"host"))),
         (
@@ -270,12 +273,12 @@ fn every_kind_of_change_is_read_as_written() {
 #[test]
 fn packed_bytes_never_change() {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
-    let grant = packed(Family::Lock, false, &[grant(Claim::Exclusive, UUID, None)]);
+    let held = packed(Family::Lock, false, &[grant(Claim::Exclusive, UUID, None)]);
     assert_eq!(
-        hex(&grant),
+        hex(&held),
         "020080fb80f9c0c1c4820300b0ea0100008f14e45fceea467fa8f56d1e2c3b4a59e16723df"
     );
-    assert_eq!(grant.len(), 37, "a held lock");
+    assert_eq!(held.len(), 37, "a held lock");
     let release = [
         Change::End {
             fence: Fence(300),
@@ -314,6 +317,21 @@ fn packed_bytes_never_change() {
     }
     let round = packed(Family::Group, false, &[round]);
     assert_eq!(hex(without_check(&round)), "04021302ac02007f");
+    let numbered = packed(
+        Family::Semaphore,
+        false,
+        &[grant(Claim::Indexed, b"t", None)],
+    );
+    assert_eq!(
+        hex(without_check(&numbered)),
+        "05018000bf843dfb80f9c0c1c4820300b0ea01000174"
+    );
+    let kept = [place(Claim::Indexed, b"t", None, None)];
+    let kept = packed(Family::Semaphore, false, &kept);
+    assert_eq!(
+        hex(without_check(&kept)),
+        "05011100fb80f9c0c1c4820300b0ea01e0d403017400"
+    );
 }
 
 #[test]
@@ -366,7 +384,7 @@ fn string_with_any_flipped_bit_is_refused() {
 #[test]
 fn unknown_version_family_and_kind_are_named() {
     let good = packed(Family::Lock, false, &[Change::Vanish]);
-    for version in [0, 1, 5, 0xff] {
+    for version in [0, 1, 6, 0xff] {
         let mut bent = good.clone();
         bent[0] = version;
         assert_eq!(unpacked(&bent), Err(Unreadable::Version(version)));
@@ -384,8 +402,8 @@ fn unknown_version_family_and_kind_are_named() {
         );
     }
     assert_eq!(
-        Unreadable::Version(5).to_string(),
-        "it is of format version 5, and this dsync knows 2 to 4"
+        Unreadable::Version(6).to_string(),
+        "it is of format version 6, and this dsync knows 2 to 5"
     );
     assert_eq!(
         Unreadable::Kind(14).to_string(),
@@ -508,10 +526,22 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         ("DISPLACED total of 0", 2, vec![19, 1, 1, 0, 1]),
         ("DISPLACED without a moment", 2, vec![19, 0, 1, 0]),
     ];
+    let indexed: &[(&str, u8, Vec<u8>)] = &[
+        ("GRANT without its index", 1, vec![0x80, 0]),
+        (
+            "GRANT of index 1000000",
+            1,
+            [&[0x80, 0, 0xc0, 0x84, 0x3d], &[1, 0, 1, 0, 1, b't'][..]].concat(),
+        ),
+        ("GRANT of 1 permit", 1, vec![0x80, 1, 1, 0, 1, 0, 1, b't']),
+        ("PLACE of 1 permit", 1, vec![17, 1, 1, 0, 1, 1, 1, b't', 0]),
+    ];
     let cases = cases.iter().map(|case| (VERSION, case));
     let later = later.iter().map(|case| (3, case));
-    let latest = latest.iter().map(|case| (NEWEST, case));
-    for (version, (what, family, change)) in cases.chain(later).chain(latest) {
+    let latest = latest.iter().map(|case| (4, case));
+    let indexed = indexed.iter().map(|case| (NEWEST, case));
+    let all = cases.chain(later).chain(latest).chain(indexed);
+    for (version, (what, family, change)) in all {
         let head = [version, *family];
         let read = unpacked(&sealed(&[&head[..], change].concat()));
         assert!(
@@ -527,6 +557,13 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         (3, vec![13, 1, 1, 0, 0, 0]),
     ] {
         let read = unpacked(&sealed(&[&[VERSION, family][..], &change].concat()));
+        assert!(read.is_ok(), "{change:?}: {read:?}");
+    }
+    for change in [
+        vec![0x80, 0, 0xbf, 0x84, 0x3d, 1, 0, 1, 0, 1, b't'],
+        vec![17, 0, 1, 0, 1, 1, 1, b't', 0],
+    ] {
+        let read = unpacked(&sealed(&[&[5, 1][..], &change].concat()));
         assert!(read.is_ok(), "{change:?}: {read:?}");
     }
     for (family, change) in [
@@ -627,6 +664,19 @@ fn random_input_never_panics_and_accepted_input_repacks() {
 }
 
 /// An older server can then follow everything but what it does not know.
+#[test]
+fn holds_and_places_with_an_index_share_no_string_with_others() {
+    let changes = [
+        grant(Claim::Permits(1), b"t", None),
+        grant(Claim::Indexed, b"u", None),
+        place(Claim::Indexed, b"v", None, None),
+        place(Claim::Permits(1), b"w", None, None),
+    ];
+    let slices = by_version(&changes).map(|slice| (slice[0].version(), slice.len()));
+    assert_eq!(slices.collect::<Vec<_>>(), [(2, 1), (5, 2), (3, 1)]);
+}
+
+/// The same.
 #[test]
 fn changes_of_two_versions_never_share_a_string() {
     let grant = grant(Claim::Run, UUID, None);

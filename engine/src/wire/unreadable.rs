@@ -5,7 +5,7 @@ use thiserror::Error;
 /// The version of the strings that dsync 0.2.0 could read and write. The table of changes has later ones.
 pub const VERSION: u8 = 2;
 /// The last version in the table of changes.
-pub const NEWEST: u8 = 4;
+pub const NEWEST: u8 = 5;
 
 /// Why a packed string, or a change in it, could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

@@ -46,6 +46,8 @@ pub struct HistoryKind {
     pub keys_move: bool,
     /// Whether servers restart and change roles.
     pub servers_change: bool,
+    /// Whether half of the requests for permits are with INDEX.
+    pub indexed: bool,
     pub tokens: u64,
     pub conns: u64,
     pub steps: usize,
@@ -60,7 +62,7 @@ fn short(settings: Settings) -> Settings {
     }
 }
 
-pub fn kinds() -> [HistoryKind; 6] {
+pub fn kinds() -> [HistoryKind; 7] {
     let usual = HistoryKind {
         label: "requests",
         settings: short(Settings::default()),
@@ -68,6 +70,7 @@ pub fn kinds() -> [HistoryKind; 6] {
         mixed: false,
         keys_move: false,
         servers_change: false,
+        indexed: false,
         tokens: 6,
         conns: 9,
         steps: 500,
@@ -119,6 +122,15 @@ pub fn kinds() -> [HistoryKind; 6] {
             mixed: true,
             keys_move: true,
             servers_change: true,
+            ..usual
+        },
+        // Every second key is a semaphore here. Which number is free follows from what happened first, so there are no
+        // steps that leave several things to be done at once in any order: keys do not move, and pauses do not end.
+        HistoryKind {
+            label: "numbered permits",
+            keys: 2,
+            servers_change: true,
+            indexed: true,
             ..usual
         },
     ]
@@ -192,6 +204,7 @@ impl Chooser {
             Family::Lock => self
                 .random
                 .pick(&[Claim::Exclusive, Claim::Exclusive, Claim::Shared]),
+            Family::Semaphore if self.kind.indexed && self.random.one_in(2) => Claim::Indexed,
             Family::Semaphore => {
                 Claim::Permits(self.random.pick(&[1, 1, 1, 2, 2, 3, 4, MAX_PERMITS]))
             }
@@ -272,7 +285,7 @@ impl Chooser {
             ask.claim = seat.claim.expect("a WAIT has no place");
             ask.limit = ask
                 .limit
-                .filter(|_| matches!(ask.claim, Claim::Permits(_) | Claim::Member));
+                .filter(|_| matches!(ask.claim.family(), Family::Semaphore | Family::Group));
             let may_fail = ask.claim == Claim::Run && self.kind.settings.rejoin_ms > 0;
             ask.max_attempts = ask.max_attempts.filter(|_| may_fail);
         }

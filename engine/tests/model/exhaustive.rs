@@ -121,6 +121,40 @@ fn semaphores_in_every_short_history() {
     );
 }
 
+/// Numbers of holds beside holds without, over limits that fall, grants that are not delivered, kept places and servers
+/// that change.
+#[test]
+fn indexes_in_every_short_history() {
+    let indexed = |token: u8| ask(KEY, Claim::Indexed, token).lease(3);
+    let plain = |token: u8| ask(KEY, Claim::Permits(1), token).lease(3);
+    let before = [
+        Step::Acquire(indexed(0).limit(3)),
+        Step::Acquire(plain(1).limit(3)),
+        Step::Acquire(indexed(2).limit(3)),
+    ];
+    let alphabet = [
+        Step::Acquire(indexed(0)),
+        Step::Acquire(indexed(1).block()),
+        Step::Acquire(plain(2).limit(2)),
+        Step::Acquire(indexed(3).limit(2).keep(2)),
+        Step::Acquire(plain(3).block()),
+        Step::Release(KEY, Family::Semaphore, 0),
+        Step::Release(KEY, Family::Semaphore, 1),
+        Step::FindGone {
+            reported_first: true,
+        },
+        Step::Pin(KEY, Some(1)),
+        Step::Restart {
+            as_changes: true,
+            ms: 1,
+        },
+        Step::Failover { ms: 1 },
+        Step::Pass { us: 2 * MS },
+        Step::Tick,
+    ];
+    all_sequences(settings(), &before, &alphabet, 4);
+}
+
 #[test]
 fn groups_in_every_short_history() {
     let member = |token: u8| ask(KEY, Claim::Member, token).lease(3);

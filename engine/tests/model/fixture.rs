@@ -27,6 +27,10 @@ pub fn permits(token: u8, n: u32) -> Ask {
     ask(KEY, Claim::Permits(n), token)
 }
 
+pub fn indexed(token: u8) -> Ask {
+    ask(KEY, Claim::Indexed, token)
+}
+
 pub fn member(token: u8) -> Ask {
     ask(KEY, Claim::Member, token)
 }
@@ -85,6 +89,14 @@ pub fn word(answer: &Answer) -> &'static str {
         Answer::WrongType => "wrong type",
         Answer::Demoted => "demoted",
         other => panic!("{other:?} is no answer here"),
+    }
+}
+
+/// Returns the number that a grant has.
+pub fn index(answer: Option<Answer>) -> Option<u32> {
+    match answer {
+        Some(Answer::Granted { index, .. }) => index,
+        other => panic!("not granted: {other:?}"),
     }
 }
 

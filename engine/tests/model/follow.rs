@@ -20,6 +20,7 @@ fn grant(fence: u64, token: &str, claim: Claim) -> Change {
         fence: Fence(fence),
         token: Token::parse(token.as_bytes()).expect("legal"),
         claim,
+        index: None,
         lease: LeaseMs(30_000),
         deadline: UnixMs(START_US / 1_000 + 30_000),
         granted: UnixMs(START_US / 1_000),

@@ -184,3 +184,8 @@ fn idle_keys() {
 fn keys_that_change_family() {
     histories_of("keys that change family");
 }
+
+#[test]
+fn numbered_permits() {
+    histories_of("numbered permits");
+}

@@ -176,6 +176,7 @@ fn change_of_places_that_does_not_fit_changes_nothing() {
             fence: Fence(number),
             token: Token::parse(token.as_bytes()).expect("legal"),
             claim: Claim::Exclusive,
+            index: None,
             lease: LeaseMs(1),
             deadline: UnixMs(2),
             granted: UnixMs(1),

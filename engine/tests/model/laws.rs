@@ -4,6 +4,7 @@
 //! This is a second opinion that shares no rule with the model: it replays the primary's changes, keeps the order in
 //! which requests queued, and remembers which requests were answered.
 
+mod indexes;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use dsync_engine::change::{Change, End, KeptPlace};
 use dsync_engine::effect::Wake;
 use dsync_engine::types::{Claim, Fence, MonoUs, Now, Rank, Token, WaiterId};
 use dsync_engine::{Beginning, Family, Settings};
+use indexes::IndexLaws;
 use work::WorkLaws;
 
 #[derive(Clone, Default)]
@@ -23,6 +25,7 @@ struct ReplayedKey {
     asked: Option<u32>,
     pinned: Option<u32>,
     is_paused: bool,
+    indexes: IndexLaws,
     work: WorkLaws,
 }
 
@@ -97,6 +100,7 @@ impl Laws {
             let keep_ms = self.settings.once_keep_ms;
             let key = self.keys.entry(name).or_default();
             key.work.written(name, change, keep_ms, now.unix_us / 1_000);
+            key.indexes.written(name, change, key.pinned.or(key.asked));
             match change {
                 Change::Grant(grant) => {
                     assert!(!key.is_paused, "{name:?}: nobody is granted in a pause");
@@ -116,7 +120,7 @@ impl Laws {
                     key.holds.push((grant.fence, grant.claim));
                     let limit = key.pinned.or(key.asked);
                     let taken: u64 = key.holds.iter().map(|(_, c)| u64::from(c.permits())).sum();
-                    let counts = matches!(grant.claim, Claim::Permits(_) | Claim::Member);
+                    let counts = matches!(grant.claim.family(), Family::Semaphore | Family::Group);
                     let within = match limit {
                         Some(limit) => taken <= u64::from(limit),
                         None => grant.claim == Claim::Member,
@@ -378,12 +382,12 @@ impl Laws {
         }
     }
 
-    /// Checks an answer about work-once against the changes.
+    /// Checks an answer about work-once, or with an index, against the changes.
     fn check_answer(&self, name: Name, answer: &Answer) {
-        let unwritten = WorkLaws::default();
-        let key = self.keys.get(&name);
-        let work = key.map_or(&unwritten, |key| &key.work);
-        work.told(name, answer);
+        let unwritten = ReplayedKey::default();
+        let key = self.keys.get(&name).unwrap_or(&unwritten);
+        key.work.told(name, answer);
+        key.indexes.told(name, answer);
     }
 
     /// A request was granted at once.

@@ -52,6 +52,7 @@ fn grant() -> Grant {
         fence: Fence(START_US),
         token: token("t"),
         claim: Claim::Exclusive,
+        index: None,
         lease: LeaseMs(30_000),
         deadline: UnixMs(NOW + 30_000),
         granted: UnixMs(NOW),

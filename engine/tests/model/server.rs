@@ -19,7 +19,7 @@ use dsync_engine::{Engine, Family, Key, Look, Settings, State, StateId, Visit};
 /// Returns the token and fence of the hold that an answer grants.
 pub fn granted(answer: &Answer) -> Option<(&Token, Fence)> {
     match answer {
-        Answer::Granted { token, fence } | Answer::Run { token, fence, .. } => {
+        Answer::Granted { token, fence, .. } | Answer::Run { token, fence, .. } => {
             Some((token, *fence))
         }
         _ => None,

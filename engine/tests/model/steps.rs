@@ -171,7 +171,9 @@ impl Chooser {
             74..=81 => Step::Pass { us: self.time() },
             82 => Step::Stall { us: self.time() },
             83..=90 => Step::Tick,
-            91 | 98 => Step::Pause(name, family, self.random.pick(&[0, 0, 1, 2, 3, 8, 20])),
+            91 | 98 if !self.kind.indexed => {
+                Step::Pause(name, family, self.random.pick(&[0, 0, 1, 2, 3, 8, 20]))
+            }
             92 => Step::MayWrite(false),
             99 => Step::MayGrow(false),
             93 => Step::Free,

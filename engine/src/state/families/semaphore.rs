@@ -31,7 +31,7 @@ impl Semaphore {
 /// Returns why a request is refused whose claim no semaphore with this limit ever fits, even a key that is absent.
 pub(crate) fn refusal(claim: Claim, limit: Option<u32>) -> Option<Refusal> {
     match (claim, limit) {
-        (Claim::Permits(_), None) => Some(Refusal::NoLimit),
+        (Claim::Permits(_) | Claim::Indexed, None) => Some(Refusal::NoLimit),
         // A limit of 0 pauses the semaphore, and no number of permits is too many for a pause.
         (Claim::Permits(permits), Some(limit)) if limit >= 1 && permits > limit => {
             Some(Refusal::TooMany { permits, limit })

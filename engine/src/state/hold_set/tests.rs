@@ -4,11 +4,17 @@ use super::*;
 use crate::hold::Grant;
 use crate::types::{Claim, LeaseMs, UnixMs};
 
+/// Returns a hold of so many permits, or one with an index for none.
 fn hold(n: u64, permits: u32) -> Hold {
+    let claim = match permits {
+        0 => Claim::Indexed,
+        permits => Claim::Permits(permits),
+    };
     let mut hold = Hold::new(&Grant {
         fence: Fence(n),
         token: Token::parse(format!("token-{n}").as_bytes()).expect("legal"),
-        claim: Claim::Permits(permits),
+        claim,
+        index: (claim == Claim::Indexed).then_some(n as u32 - 1),
         lease: LeaseMs(1_000),
         deadline: UnixMs(5_000),
         granted: UnixMs(4_000),
@@ -113,7 +119,7 @@ fn hold_set_is_no_larger_than_one_hold() {
 #[test]
 fn hold_set_built_at_once_is_that_built_one_by_one() {
     for size in 2..=9 {
-        let holds = || (1..=size).map(|n| hold(n, 2));
+        let holds = || (1..=size).map(|n| hold(n, (n % 2) as u32));
         let built = HoldSet::of_sorted(holds().collect()).expect("no token twice");
         built.check_invariants();
         let mut added = HoldSet::default();
@@ -126,6 +132,37 @@ fn hold_set_built_at_once_is_that_built_one_by_one() {
         assert_eq!(earliest, added.earliest(LeaseUs(0)), "{size} holds");
     }
     let twice = [1, 2, 3, 2].map(|n| hold(n, 1));
+    assert_eq!(HoldSet::of_sorted(twice.into()).err(), Some(Misfit::Taken));
+}
+
+#[test]
+fn hold_set_of_every_small_size_finds_its_lowest_free_index() {
+    for size in 0..6 {
+        // A bit for each hold: whether it has an index.
+        for indexed in 0..1_u64 << size {
+            for removed in 0..=size {
+                let has_index = |n: &u64| indexed & (1 << (n - 1)) != 0;
+                let mut set = HoldSet::default();
+                (1..=size).for_each(|n| set.insert(hold(n, u32::from(!has_index(&n)))));
+                set.remove(Fence(removed));
+                set.check_invariants();
+                let is_held = |n: &u64| *n <= size && *n != removed && has_index(n);
+                let free = (1..).find(|n| !is_held(n)).map(|n| n as u32 - 1);
+                let case = format!("{size} holds, {indexed:b}, {removed} removed");
+                assert_eq!(Some(set.free_index()), free, "{case}");
+                for index in 0..=size as u32 {
+                    let token = Token::parse(b"new").expect("legal");
+                    let is_free = set.accepts(Fence(99), &token, Some(index));
+                    assert_eq!(is_free, !is_held(&(u64::from(index) + 1)), "{case}");
+                }
+            }
+        }
+    }
+    let mut twice = [hold(1, 0), hold(2, 0)];
+    twice[1] = Hold::new(&Grant {
+        index: Some(0),
+        ..twice[1].to_grant()
+    });
     assert_eq!(HoldSet::of_sorted(twice.into()).err(), Some(Misfit::Taken));
 }
 

@@ -13,6 +13,8 @@ pub struct ModelHold {
     pub fence: u64,
     pub token: Token,
     pub claim: Claim,
+    /// Its number among the holds that asked for one.
+    pub index: Option<u32>,
     pub lease_ms: u32,
     pub due_us: u64,
     pub deadline_ms: u64,
@@ -112,6 +114,12 @@ impl ModelContent {
         self.paused_until_ms
     }
 
+    /// Returns the lowest number that no hold has.
+    pub(super) fn free_index(&self) -> Option<u32> {
+        let is_free = |n: &u32| self.holds.iter().all(|hold| hold.index != Some(*n));
+        (0..).find(is_free)
+    }
+
     pub(super) fn fits(&self, claim: Claim, limit: Option<u32>) -> bool {
         if self.paused_until_ms.is_some() {
             return false;
@@ -119,8 +127,9 @@ impl ModelContent {
         match claim {
             Claim::Exclusive => self.holds.is_empty(),
             Claim::Shared => self.holds.iter().all(|hold| hold.claim == Claim::Shared),
-            Claim::Permits(n) => {
-                limit.is_some_and(|limit| self.permits_held() + u64::from(n) <= u64::from(limit))
+            Claim::Permits(_) | Claim::Indexed => {
+                let taken = self.permits_held() + u64::from(claim.permits());
+                limit.is_some_and(|limit| taken <= u64::from(limit))
             }
             Claim::Member => limit.is_none_or(|limit| (self.holds.len() as u64) < u64::from(limit)),
             Claim::Run => {

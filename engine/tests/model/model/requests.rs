@@ -84,7 +84,15 @@ impl Model {
                 fence,
                 attempt: content.work.attempts,
             },
-            _ => Answer::Granted { token, fence },
+            content => {
+                let mut holds = content.iter().flat_map(|content| &content.holds);
+                let hold = holds.find(|hold| hold.fence == fence.0);
+                Answer::Granted {
+                    token,
+                    fence,
+                    index: hold.and_then(|hold| hold.index),
+                }
+            }
         }
     }
 
@@ -154,7 +162,8 @@ impl Model {
         let limit = match request.claim {
             Claim::Exclusive | Claim::Shared | Claim::Run => None,
             Claim::Member => request.limit.or(in_force),
-            Claim::Permits(permits) => {
+            Claim::Permits(_) | Claim::Indexed => {
+                let permits = request.claim.permits();
                 let Some(limit) = pinned.or(request.limit).or(in_force) else {
                     return Outcome::Now(Answer::Refused(Refusal::NoLimit));
                 };

@@ -206,6 +206,7 @@ impl Model {
             fence,
             token: request.token.clone(),
             claim: request.claim,
+            index: (content.free_index()).filter(|_| request.claim == Claim::Indexed),
             lease_ms: request.lease.0,
             due_us: now.lease.0 + u64::from(first_ms) * 1_000,
             deadline_ms: ms(now) + u64::from(first_ms),
@@ -303,7 +304,7 @@ impl Model {
                 self.tell(name, *rank, answer, now);
                 continue;
             }
-            if matches!(head.claim, Claim::Permits(_)) && limit.is_none() {
+            if head.claim.family() == Family::Semaphore && limit.is_none() {
                 self.tell(name, *rank, Answer::Refused(Refusal::NoLimit), now);
                 continue;
             }

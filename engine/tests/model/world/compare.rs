@@ -203,6 +203,7 @@ impl World {
                 (fence, &hold.token, hold.claim, hold.owner.as_deref()),
                 "{name:?}: who holds"
             );
+            assert_eq!(ours.index, hold.index, "{name:?}: the index of {fence:?}");
             assert_eq!(
                 (ours.lease.0, ours.deadline.0, ours.granted.0, ours.renewed),
                 (
@@ -320,6 +321,7 @@ impl World {
                 ours.fence
             );
             assert_eq!(ours.claim, hold.claim, "{name:?}: claim");
+            assert_eq!(ours.index, hold.index, "{name:?}: index");
             let left_ms = hold.due_us.saturating_sub(self.now.lease.0).div_ceil(1_000);
             assert_eq!(
                 ours.lease_left_ms, left_ms,
