@@ -103,6 +103,11 @@ pub(super) const PERMITS: Arg = option(
 )
 .means("How many permits the hold takes; 1 by default.");
 
+/// `[INDEX]`
+pub(super) const INDEX: Arg = Arg::flag("INDEX", "index", Flag::Index).means(
+    "The hold has the lowest number from 0 that no other has, as long as it lives; for one permit.",
+);
+
 /// `[MAX attempts]`
 pub(super) const MAX: Arg = option(
     "MAX",

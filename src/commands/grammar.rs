@@ -130,6 +130,7 @@ impl Text {
 pub(super) enum Flag {
     Shared,
     Ephemeral,
+    Index,
     /// The word `NONE` in place of a limit.
     Unpin,
     /// The word `PERSIST` in place of a duration.

@@ -2,9 +2,9 @@
 
 use super::acquire::{REQUEST_COMPLEXITY, REQUEST_PROPERTIES, acquire};
 use super::arguments::{
-    EPHEMERAL, KEY, LEASE, LIMIT, OWNER, PERMITS, PINNED, TOKEN_OPTION, WAITING,
+    EPHEMERAL, INDEX, KEY, LEASE, LIMIT, OWNER, PERMITS, PINNED, TOKEN_OPTION, WAITING,
 };
-use super::grammar::Number;
+use super::grammar::{Flag, Number};
 use super::row::{Call, CommandName, CommandResult, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
@@ -13,7 +13,7 @@ use dsync_engine::types::Claim;
 
 /// ```text
 /// DSEM.ACQUIRE key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds]
-///     [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]
+///     [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text] [INDEX]
 /// ```
 pub(super) const ACQUIRE: Row = Row {
     name: CommandName::of(Family::Semaphore, "ACQUIRE"),
@@ -28,12 +28,21 @@ pub(super) const ACQUIRE: Row = Row {
         TOKEN_OPTION,
         EPHEMERAL,
         OWNER,
+        INDEX,
     ],
-    run: Run::OnKey(Family::Semaphore, |call| {
-        let permits = call.parsed.number_u32(Number::Permits).unwrap_or(1);
-        acquire(call, Claim::Permits(permits))
-    }),
+    run: Run::OnKey(Family::Semaphore, run_acquire),
 };
+
+fn run_acquire(call: &Call<'_>) -> CommandResult {
+    let permits = call.parsed.number_u32(Number::Permits).unwrap_or(1);
+    match (call.parsed.has(Flag::Index), permits) {
+        (false, permits) => acquire(call, Claim::Permits(permits)),
+        (true, 1) => acquire(call, Claim::Indexed),
+        (true, permits) => {
+            Err(format!("ERR PERMITS is at most 1 with INDEX, not {permits}").into())
+        }
+    }
+}
 
 /// ```text
 /// DSEM.LIMIT key limit | NONE
