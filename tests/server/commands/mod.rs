@@ -38,5 +38,6 @@ mod reply_shapes;
 mod retention;
 mod scenarios;
 mod semaphore;
+mod semaphore_index;
 mod semaphore_limit;
 mod semaphore_steps;

@@ -29,6 +29,8 @@ F.PAUSE k 0                    #
 "#;
 
 const OF_ONE_FAMILY: &str = r#"
+DSEM.ACQUIRE s LIMIT 1 INDEX TOKEN t   ["t", #, 0]
+DSEM.RELEASE s t               1
 DSEM.LIMIT s 2                 -1
 DSEM.LIMIT s NONE              2
 DWG.WAIT g                     [0, 0]

@@ -16,6 +16,8 @@ pub const MAX_LEASE_MS: u64 = 86_400_000;
 #[derive(Clone, Debug)]
 pub struct KnownHold {
     pub claim: Claim,
+    /// Its number, if it was asked for with INDEX.
+    pub index: Option<i64>,
     pub token: String,
     pub fence: u64,
     /// When its grant was read.
@@ -78,7 +80,8 @@ pub fn granted(reply: &Reply) -> Option<(String, u64)> {
         return None;
     };
     let (token, fence) = match items.as_slice() {
-        [token @ Reply::Bulk(_), Reply::Int(fence)] => (token, fence),
+        [token @ Reply::Bulk(_), Reply::Int(fence)]
+        | [token @ Reply::Bulk(_), Reply::Int(fence), Reply::Int(_)] => (token, fence),
         [
             run,
             token @ Reply::Bulk(_),
@@ -89,6 +92,17 @@ pub fn granted(reply: &Reply) -> Option<(String, u64)> {
     };
     let token = String::from_utf8_lossy(token.as_bytes()).into_owned();
     Some((token, fence.unsigned_abs()))
+}
+
+/// The number of a hold that was asked for with INDEX.
+pub fn index(reply: &Reply) -> Option<i64> {
+    match reply {
+        Reply::Array(items) => match items.as_slice() {
+            [Reply::Bulk(_), Reply::Int(_), Reply::Int(index)] => Some(*index),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The keys whose values a request of another kind changes: those of DEL, RENAME and the like.

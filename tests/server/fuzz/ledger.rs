@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::doubt::Doubt;
 use super::gates::{Gates, LimitOutcome};
-use super::known_hold::{KeyId, KnownHold, SentRequest, granted, is_everything, lease_end, slots};
+use super::known_hold::{
+    KeyId, KnownHold, SentRequest, granted, index, is_everything, lease_end, slots,
+};
 use super::meaning::{Ask, Meaning, Verb, Word, exclude_each_other};
 use super::seen_fences::SeenFences;
 use crate::support::{InCommands, Reply};
@@ -335,6 +337,7 @@ impl Ledger {
         let bound = ask.ephemeral.then_some(entry.connection).into_iter();
         let hold = KnownHold {
             claim: ask.claim,
+            index: index(reply),
             token,
             fence,
             known: now,
@@ -402,6 +405,7 @@ impl Ledger {
         let same = holds.iter().position(|other| other.fence == hold.fence);
         if let Some(same) = same {
             let before = holds.swap_remove(same);
+            assert_eq!(before.index, hold.index, "{slot:?}: fence {}", hold.fence);
             hold.bound.extend(before.bound);
             // A hold that is answered again after a doubt, or after its lease, has outlived that. Meanwhile CHECK may
             // have found it overdue.
@@ -416,7 +420,10 @@ impl Ledger {
             } else {
                 (&hold, other)
             };
-            let both = exclude_each_other(older.claim, newer.claim) || older.token == newer.token;
+            let same_index = older.index.is_some() && older.index == newer.index;
+            let both = exclude_each_other(older.claim, newer.claim)
+                || older.token == newer.token
+                || same_index;
             let certainly = older.here_since..older.certain_until();
             assert!(
                 !both || !certainly.contains(&newer.known),
@@ -620,6 +627,22 @@ mod tests {
         assert_eq!(ledger.certain_for(at(30), Duration::ZERO).len(), 0);
         let release = sent(&mut ledger, "DWG.RELEASE g t", at(31));
         ledger.answered(&release, &Reply::Int(0), at(31), at(32));
+    }
+
+    #[test]
+    #[should_panic(expected = "certainly held")]
+    fn index_that_is_certainly_held_is_granted_to_nobody_else() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut ledger = Ledger::default();
+        for (token, fence) in [("t", 1), ("u", 2)] {
+            let request = format!("DSEM.ACQUIRE s LIMIT 2 INDEX TOKEN {token} PX 474");
+            let request = sent(&mut ledger, &request, at(2 * fence));
+            let token = Reply::Bulk(token.into());
+            let granted = vec![token, Reply::Int(fence as i64), Reply::Int(0)];
+            let read = at(2 * fence + 1);
+            ledger.answered(&request, &Reply::Array(granted), at(2 * fence), read);
+        }
     }
 
     #[test]

@@ -224,6 +224,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
         let word = word.to_ascii_uppercase();
         match word.as_str() {
             "SHARED" => ask.claim = Claim::Shared,
+            "INDEX" => ask.claim = Claim::Indexed,
             "EPHEMERAL" => ask.ephemeral = true,
             "TOKEN" => ask.token = Some(rest.next()?.clone()),
             "OWNER" => drop(rest.next()?),
@@ -264,6 +265,10 @@ fn request_words_are_read_as_the_server_reads_them() {
         (ask.lease_ms, ask.block_ms, ask.ephemeral),
         (Some(2_000), Some(0), true)
     );
+    let Meaning::Ask(ask) = of("DSEM.ACQUIRE a INDEX LIMIT 3") else {
+        panic!("it asks");
+    };
+    assert_eq!((ask.claim, ask.limit), (Claim::Indexed, Some(3)));
     let Meaning::Word(word) = of("DWG.DONE a t u") else {
         panic!("it is about tokens");
     };

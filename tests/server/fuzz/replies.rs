@@ -32,6 +32,8 @@ const MAX_MS: i64 = 315_360_000_000;
 /// Thirty days, the longest pause.
 const MAX_PAUSE_MS: i64 = 2_592_000_000;
 const MAX_FENCE: i64 = (1 << 53) - 1;
+/// Below the largest LIMIT.
+const MAX_INDEX: i64 = 999_999;
 
 /// Checks one reply.
 ///
@@ -101,6 +103,10 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
             matches!(reason, Reply::Bulk(_)) && is_within(attempts, least, i64::MAX)
         }
         (Claim::Run, _) => false,
+        (Claim::Indexed, [token, fence, index]) => {
+            is_own(token) && is_within(fence, 1, MAX_FENCE) && is_within(index, 0, MAX_INDEX)
+        }
+        (Claim::Indexed, _) => false,
         (_, [token, fence]) => is_own(token) && is_within(fence, 1, MAX_FENCE),
         _ => false,
     };
@@ -169,8 +175,8 @@ fn check_error(
     let waits = now.may_wait && meaning.block_ms().is_some();
     let known = match meaning {
         Meaning::Ask(ask) => {
-            let of_family: &[&str] = match ask.claim {
-                Claim::Permits(_) => &["TOOMANY", "NOLIMIT"],
+            let of_family: &[&str] = match ask.claim.family() {
+                Family::Semaphore => &["TOOMANY", "NOLIMIT"],
                 _ => &[],
             };
             let in_script = ask.ephemeral && !now.may_wait && text.starts_with("ERR EPHEMERAL");

@@ -212,6 +212,8 @@ impl RequestGenerator {
         }
         if family == Family::Semaphore && self.chance(30) {
             options.extend(["PERMITS".to_owned(), self.number(1..4)]);
+        } else if family == Family::Semaphore && self.chance(30) {
+            options.push("INDEX".to_owned());
         }
         if family == Family::Once && self.chance(50) {
             let most = self.one_of(&["1", "1", "1", "2", "2", "3", "5"]);

@@ -448,7 +448,7 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
         let reply = client.ask(format!("{line} EX 86400"));
         let key = line.split(' ').nth(1).expect("a key").to_owned();
         let items = reply.as_array();
-        let token = &items[items.len() - if items[0] == "RUN" { 3 } else { 2 }];
+        let token = &items[usize::from(items[0] == "RUN")];
         let of_key = tokens.entry((database, key)).or_default();
         of_key.push(token.as_bytes().to_vec());
     };
@@ -473,6 +473,10 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
         "DSEM.ACQUIRE sem:busy LIMIT 8 PERMITS 2 OWNER web-2",
     );
     hold(&mut client, "DSEM.ACQUIRE sem:pinned LIMIT 2 TOKEN a");
+    for token in ["a", "b"] {
+        let line = format!("DSEM.ACQUIRE sem:numbered LIMIT 2 INDEX TOKEN {token}");
+        hold(&mut client, &line);
+    }
     hold(&mut client, "DLOCK.ACQUIRE lock:queued TOKEN held");
     hold(&mut client, "DLOCK.ACQUIRE lock:unheard TOKEN held");
     hold(&mut client, "DWG.ADD group:live LIMIT 5 TOKEN a");
@@ -499,6 +503,7 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
             "DLOCK.ACQUIRE lock:queued EX 86400 TOKEN {token} QUEUE 60000"
         ));
     }
+    say("DSEM.ACQUIRE sem:numbered EX 86400 INDEX TOKEN c QUEUE 60000");
     say("DLOCK.ACQUIRE lock:unheard EX 86400 TOKEN a QUEUE 60000");
     assert_eq!(say("DLOCK.RELEASE lock:unheard held"), 1);
     for key in [

@@ -104,8 +104,8 @@ fn aof_with_unknown_change_stops_the_start_and_is_logged() {
             "its change 0x7f is not known here",
         ),
         (
-            unpackable(&[5, 0, 7]),
-            "it is of format version 5, and this dsync knows 2 to 4",
+            unpackable(&[6, 0, 7]),
+            "it is of format version 6, and this dsync knows 2 to 5",
         ),
         (unpackable(&[2, 4, 7]), "the family 4 is not known here"),
         (
@@ -153,7 +153,7 @@ fn aof_with_unknown_change_stops_the_start_and_is_logged() {
             "{reason}: {log}"
         );
         assert!(
-            log.contains("; 45 changes of this AOF were applied before it"),
+            log.contains("; 50 changes of this AOF were applied before it"),
             "{log}"
         );
         assert!(log.contains("'dsync.aof-skip-unapplied yes'"), "{log}");

@@ -5,6 +5,7 @@ mod failover_command;
 mod family_effects;
 mod first_listener;
 mod histories_replicated;
+mod indexes_replicated;
 mod kept_places_failover;
 mod min_replicas;
 mod passed_on_release;

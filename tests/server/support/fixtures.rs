@@ -24,6 +24,12 @@ pub fn add_fixtures(server: &Server) {
     }
     say("DSEM.ACQUIRE sem LIMIT 9 PERMITS 4 EX 600 TOKEN t");
     say("DSEM.ACQUIRE sem LIMIT 8 PERMITS 2 EX 600");
+    for token in ["a", "b", "c"] {
+        say(&format!(
+            "DSEM.ACQUIRE numbered LIMIT 9 EX 600 INDEX TOKEN {token}"
+        ));
+    }
+    say("DSEM.RELEASE numbered a");
     say("DSEM.LIMIT pinned 3");
     say("DSEM.LIMIT pinned 4");
     say("DWG.EXPECT group 7");
@@ -58,12 +64,13 @@ pub fn add_fixtures(server: &Server) {
 }
 
 /// The keys of [`add_fixtures`] in database 0.
-pub const FIXTURES: [&str; 17] = [
+pub const FIXTURES: [&str; 18] = [
     "lock",
     "renewed",
     "by the server",
     "shared",
     "sem",
+    "numbered",
     "pinned",
     "group",
     "just added",
@@ -110,6 +117,10 @@ pub fn assert_in_use(server: &Server) {
         client.ask("DSEM.ACQUIRE sem PERMITS 3").is_nil(),
         "6 of 8 permits are taken"
     );
+    for (token, index) in [("c", 2), ("b", 1), ("new", 0)] {
+        let held = client.ask(format!("DSEM.ACQUIRE numbered INDEX TOKEN {token}"));
+        assert_eq!(held.as_array()[2], index, "{token}");
+    }
     let pinned = client.ask("DSEM.INFO pinned");
     assert_eq!(*pinned.field("pinned-limit"), 4);
     assert_eq!(*pinned.field("limit-changes"), 1);

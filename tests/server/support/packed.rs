@@ -1,7 +1,7 @@
 //! The packed strings of the replication stream and of rewritten AOFs, as text for assertions.
 //!
 //! ```text
-//! GRANT fence claim lease-ms deadline-unix-ms granted-unix-ms renewed length:token length:owner
+//! GRANT fence claim|index-n lease-ms deadline-unix-ms granted-unix-ms renewed length:token length:owner
 //! END fence how at-unix-ms
 //! FAIL fence at-unix-ms length:reason
 //! COMPLETE fence|NONE keep-until-unix-ms length:token result
@@ -88,8 +88,10 @@ fn read(change: &str) -> Change {
                 "shared" => Claim::Shared,
                 "member" => Claim::Member,
                 "run" => Claim::Run,
+                indexed if indexed.starts_with("index-") => Claim::Indexed,
                 permits => Claim::Permits(permits.parse().expect("permits")),
             },
+            index: (claim.strip_prefix("index-")).map(|n| n.parse().expect("an index")),
             lease: lease(ms),
             deadline: UnixMs(number(deadline)),
             granted: UnixMs(number(granted)),
@@ -168,7 +170,8 @@ fn optional<N: FromStr<Err = ParseIntError>>(word: &str) -> Option<N> {
 fn text(change: &Change) -> String {
     match change {
         Change::Grant(grant) => {
-            let claim = claim_text(grant.claim);
+            let index = grant.index.map(|index| format!("index-{index}"));
+            let claim = index.unwrap_or_else(|| claim_text(grant.claim));
             format!(
                 "GRANT {} {claim} {} {} {} {} {} {}",
                 grant.fence.0,
@@ -243,6 +246,7 @@ fn claim_text(claim: Claim) -> String {
         Claim::Member => "member".to_owned(),
         Claim::Run => "run".to_owned(),
         Claim::Permits(permits) => permits.to_string(),
+        Claim::Indexed => "index".to_owned(),
     }
 }
 
