@@ -1,5 +1,7 @@
 //! What can be seen of a side at rest: the stream, INFO, keys, lists and files, a line each.
 
+use std::collections::BTreeSet;
+
 use super::masks::Masks;
 use super::side::Side;
 use crate::fuzz::requests::{DATABASES, NAMES};
@@ -104,26 +106,42 @@ impl Side {
         lines
     }
 
-    /// What the commands and settings say of themselves.
     #[track_caller]
-    pub fn documents(&mut self) -> Vec<String> {
-        let client = &mut self.control;
-        let list = client.ask("COMMAND LIST FILTERBY MODULE dsync");
-        let mut names: Vec<String> = list
-            .as_array()
-            .iter()
-            .map(|name| name.as_str().to_owned())
-            .collect();
+    fn commands(&mut self) -> Vec<String> {
+        let list = self.control.ask("COMMAND LIST FILTERBY MODULE dsync");
+        let names = list.as_array().iter();
+        let mut names: Vec<_> = names.map(|name| name.as_str().to_owned()).collect();
         names.sort();
         assert!(!names.is_empty(), "the module has commands");
+        names
+    }
+
+    /// The words without a value that some command takes.
+    #[track_caller]
+    pub fn flags(&mut self) -> BTreeSet<String> {
+        let mut all = BTreeSet::new();
+        for name in self.commands() {
+            let docs = self.control.ask(format!("COMMAND DOCS {name}"));
+            let arguments = docs.field(&name).find_field("arguments");
+            let arguments = arguments.map_or(&[][..], Reply::as_array);
+            all.extend(arguments.iter().filter_map(flag).map(str::to_owned));
+        }
+        all
+    }
+
+    /// What the commands and settings say of themselves, but for arguments that are other flags than these.
+    #[track_caller]
+    pub fn documents(&mut self, flags: &BTreeSet<String>) -> Vec<String> {
         let mut lines = Vec::new();
-        for name in names {
+        for name in self.commands() {
             for what in ["DOCS", "INFO"] {
-                let reply = client.ask(format!("COMMAND {what} {name}"));
+                let reply = self.control.ask(format!("COMMAND {what} {name}"));
+                let is_new = |item: &Reply| flag(item).is_some_and(|word| !flags.contains(word));
+                let reply = without(&reply, &is_new);
                 lines.push(format!("COMMAND {what} {name}: {reply:?}"));
             }
         }
-        let settings = client.ask("CONFIG GET dsync.*");
+        let settings = self.control.ask("CONFIG GET dsync.*");
         let mut pairs: Vec<String> = settings
             .as_array()
             .chunks(2)
@@ -132,6 +150,27 @@ impl Side {
         pairs.sort();
         lines.extend(pairs);
         lines
+    }
+}
+
+/// The word of an argument in COMMAND DOCS that is a word without a value.
+fn flag(argument: &Reply) -> Option<&str> {
+    match argument {
+        Reply::Array(items) if items.iter().any(|item| *item == "pure-token") => {
+            Some(argument.field("token").as_str())
+        }
+        _ => None,
+    }
+}
+
+/// The reply without the items of its lists that are to be left out.
+fn without(reply: &Reply, is_left_out: &impl Fn(&Reply) -> bool) -> Reply {
+    match reply {
+        Reply::Array(items) => {
+            let items = items.iter().filter(|item| !is_left_out(item));
+            Reply::Array(items.map(|item| without(item, is_left_out)).collect())
+        }
+        other => other.clone(),
     }
 }
 

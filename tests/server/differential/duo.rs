@@ -1,7 +1,7 @@
 //! The two sides together: the same requests in the same order, one after the other, and all that comes back compared
 //! at once. What is known of the run is known from the old side, which the new one equals until the run fails.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -48,6 +48,8 @@ pub struct Duo {
     pub new: Side,
     links: Vec<Link>,
     grants: VecDeque<SeenGrant>,
+    /// The words without a value that only the new module knows: no request has them.
+    pub new_flags: BTreeSet<String>,
     /// The log of what is going on; none in a phase of lapses, and while a log is reduced.
     log: Option<Log>,
 }
@@ -60,9 +62,12 @@ impl Duo {
             new: Side::start(new, connections),
             links: (0..=connections).map(|_| Link::default()).collect(),
             grants: VecDeque::new(),
+            new_flags: BTreeSet::new(),
             log: None,
         };
-        let (old, new) = (duo.old.documents(), duo.new.documents());
+        let old = duo.old.flags();
+        duo.new_flags = &duo.new.flags() - &old;
+        let (old, new) = (duo.old.documents(&old), duo.new.documents(&old));
         duo.expect_same(
             "what the commands and settings say of themselves",
             &old,

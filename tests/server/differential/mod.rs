@@ -49,6 +49,9 @@
 //! turn. Memory, how often the timer ran, how long anything took, the lines of the servers' logs, INFO dsync and
 //! DSYNC.HOLDS of the replica, which forgets the holds of removed keys bit by bit.
 //!
+//! Words without a value that only the new module knows, as INDEX: no request has them, and COMMAND DOCS is compared
+//! without them.
+//!
 //! # How to run it
 //!
 //! `make compare-modules OLD=file`. In `make test` the module is compared with itself for two seconds, which tests the

@@ -69,7 +69,11 @@ pub fn without_clock(step: Step, duo: &Duo) -> Option<Step> {
         )
     };
     let requests = requests.into_iter().filter(|request| !depends(request));
-    let requests: Vec<FuzzRequest> = requests.map(lengthened).collect();
+    let known = requests.map(|mut request| {
+        request.words.retain(|word| !duo.new_flags.contains(word));
+        request
+    });
+    let requests: Vec<FuzzRequest> = known.map(lengthened).collect();
     (!requests.is_empty()).then_some(Step::Send { on, requests, fin })
 }
 
