@@ -11,7 +11,7 @@
 //! lowest first. A change is a byte for its kind, and then its fields:
 //!
 //! ```text
-//! GRANT     0x80|flags [permits [index]] fence granted lease deadline token [owner]
+//! GRANT     0x80|flags [permits] fence granted lease deadline token [owner]
 //! RENEW     1  fence lease deadline
 //! END       2  fence how at
 //! LIMIT     3  limit
@@ -31,6 +31,8 @@
 //! PLACE     17 claim number since lease keep-ms token option(owner)               (version 3)
 //! LEAVE     18 number                                                             (version 3)
 //! DISPLACED 19 token, or option(expected) done lapsed keep-until                    (version 4)
+//! GRANT     0x88|flags index fence granted lease deadline token [owner]           (version 5)
+//! PLACE     20 number since lease keep-ms token option(owner)                     (version 5)
 //! ```
 //!
 //! - A number is LEB128 in as few bytes as possible. `option(n)` is 0 for nothing, otherwise `n + 1`.
@@ -43,19 +45,18 @@
 //! - `claim` of a PLACE is 1 for a shared lock and 0 for another, the permits for a semaphore, option(max) for a run,
 //!   and nothing for a member. DISPLACED has a token for a run, and the rest for members.
 //! - The flags of a GRANT: 1 renewed, 2 an owner follows, 4 shared.
-//! - 0 permits, in a GRANT or a PLACE, stand for one with an index, which follows in a GRANT. Both are of version 5.
+//! - The GRANT and the PLACE of version 5 are for one permit with an index.
 //!
 //! Every sequence of changes has exactly one packed form, and a reader refuses every other. So two servers with equal
 //! states have equal bytes. A reader allocates nothing by a length before it has compared the length with its bound and
 //! with the bytes that are left.
 //!
 //! How the format grows: a new kind of change takes a new number and a new version ([`Change::version`]), and never
-//! shares a string with changes of another version. So does a kind that says something new, as one with an index does. An
-//! old kind never gets a new field. So strings that use nothing new are written as before, and an older server can follow
-//! as long as nobody uses what is new.
+//! shares a string with changes of another version. An old kind never gets a new field. So strings that use nothing new
+//! are written as before, and an older server can follow as long as nobody uses what is new.
 //!
-//! Rejected: an index in a change of its own behind the GRANT. Two changes, in two commands, would say what one says, and
-//! to load a saved state would look up each hold once more.
+//! Rejected: an index in a change of its own behind the GRANT. Two changes would say what one says, and to load a saved
+//! state would look up each hold once more.
 //!
 //! Rejected: changes as readable text (twice the bytes, and a second format for RDB files), and the RDB's own numbers
 //! and strings (nine bytes for each number above 2^32, and the stream could not use them).

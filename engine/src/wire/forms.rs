@@ -21,8 +21,6 @@ pub(super) const FENCE: Number = Number(1, Fence::MAX.0);
 pub(super) const MOMENT: Number = Number(0, UnixMs::MAX.0);
 pub(super) const LEASE: Number = Number(1, LeaseMs::MAX.0 as u64);
 pub(super) const LIMIT: Number = Number(1, MAX_PERMITS as u64);
-/// Where 0 stands for one permit with an index.
-pub(super) const PERMITS: Number = Number(0, MAX_PERMITS as u64);
 pub(super) const INDEX: Number = Number(0, MAX_PERMITS as u64 - 1);
 /// A limit by an operator, where 0 lets nobody hold.
 pub(super) const PINNED: Number = Number(0, MAX_PERMITS as u64);

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::fields::{Fields, Name, Read, Writer};
 use super::forms::{
-    ATTEMPTS, COUNT, FENCE, Flagged, Form, How, INDEX, LEASE, LIMIT, MOMENT, PERMITS, PINNED,
-    Secret, Text, Why,
+    ATTEMPTS, COUNT, FENCE, Flagged, Form, How, INDEX, LEASE, LIMIT, MOMENT, PINNED, Secret, Text,
+    Why,
 };
 use super::unreadable::{NEWEST, Unreadable, VERSION};
 use crate::change::{
@@ -19,10 +19,17 @@ const GRANT: u8 = 0x80;
 const RENEWED: u8 = 1;
 const OWNED: u8 = 2;
 const SHARED: u8 = 4;
+/// With an index in place of the permits.
+const INDEXED: u8 = 8;
+const FLAGS: u8 = RENEWED | OWNED | SHARED | INDEXED;
 
-/// `number version VERB { field: form, ... } => variant of Change` for each change but GRANT, whose number has flags.
+/// `number version VERB { field: form, ... } => variant of Change` for each change but GRANT, whose number has flags. A
+/// row with a condition stands before the one for all others of its variant.
 macro_rules! changes {
-    ($($kind:literal $version:literal $verb:ident { $($field:ident: $form:expr),* } => $variant:ident $of:tt;)*) => {
+    ($(
+        $kind:literal $version:literal $verb:ident { $($field:ident: $form:expr),* } => $variant:ident $of:tt
+        $(if $guard:expr)?;
+    )*) => {
         const _: () = assert!($($version <= NEWEST)&&*);
 
         /// Reads the fields of one change. Checks every field; a change that this code would not have written is refused.
@@ -33,7 +40,7 @@ macro_rules! changes {
                     $(let $field = $form.read(fields, stringify!($field))?;)*
                     Ok(Change::$variant $of)
                 })*
-                _ if kind & !(RENEWED | OWNED | SHARED) == GRANT => {
+                _ if kind & !FLAGS == GRANT => {
                     fields.verb = "GRANT";
                     read_grant(kind, fields).map(Change::Grant)
                 }
@@ -45,7 +52,7 @@ macro_rules! changes {
             pub(crate) fn change(&mut self, change: &Change) {
                 match change {
                     Change::Grant(grant) => write_grant(self, grant),
-                    $(Change::$variant $of => {
+                    $(Change::$variant $of $(if $guard)? => {
                         self.byte($kind);
                         $($form.write(self, $field);)*
                     })*
@@ -53,20 +60,22 @@ macro_rules! changes {
             }
         }
 
+        #[allow(unused_variables, reason = "only some rows have a condition")]
         impl Change {
             /// Returns the name of the change in logs and in packed strings.
             pub(crate) fn verb(&self) -> &'static str {
                 match self {
                     Change::Grant(_) => "GRANT",
-                    $(Change::$variant { .. } => stringify!($verb),)*
+                    $(Change::$variant $of $(if $guard)? => stringify!($verb),)*
                 }
             }
 
-            /// Returns the version that brought the kind of the change.
-            fn version_of_kind(&self) -> u8 {
+            /// Returns the version of the strings that carry the change.
+            pub fn version(&self) -> u8 {
                 match self {
+                    Change::Grant(grant) if grant.index.is_some() => 5,
                     Change::Grant(_) => VERSION,
-                    $(Change::$variant { .. } => $version,)*
+                    $(Change::$variant $of $(if $guard)? => $version,)*
                 }
             }
         }
@@ -90,26 +99,10 @@ changes! {
     14 3 DELAY { until: MOMENT } => Delay { until };
     15 3 PAUSE { until: MOMENT } => Pause { until };
     16 3 UNHEARD { fence: FENCE, keep_ms: LEASE } => Unheard { fence, keep_ms };
-    17 3 PLACE { place: PlaceForm } => Place(place);
+    20 5 PLACE { place: PlaceForm { indexed: true } } => Place(place) if place.claim == Claim::Indexed;
+    17 3 PLACE { place: PlaceForm { indexed: false } } => Place(place);
     18 3 LEAVE { fence: FENCE } => Leave { rank: fence };
     19 4 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
-}
-
-/// The version that brought holds and places with an index.
-const INDEXED: u8 = 5;
-
-impl Change {
-    /// Returns the version of the strings that carry the change.
-    pub fn version(&self) -> u8 {
-        match self {
-            Change::Grant(Grant { claim, .. }) | Change::Place(KeptPlace { claim, .. })
-                if *claim == Claim::Indexed =>
-            {
-                INDEXED
-            }
-            _ => self.version_of_kind(),
-        }
-    }
 }
 
 /// For the server's log: the verb and the fence or rank only, because tokens are secret, and results and reasons may be
@@ -204,13 +197,20 @@ impl Form<Displaced> for DisplacedForm {
     }
 }
 
-/// A kept place. Its claim is written by family.
-struct PlaceForm;
+/// A kept place. Its claim is written by family, but for one with an index.
+struct PlaceForm {
+    indexed: bool,
+}
 
 impl Form<KeptPlace> for PlaceForm {
     fn read(&self, fields: &mut Fields<'_>, _: Name) -> Read<KeptPlace> {
-        let is_shared = fields.family == Family::Lock && fields.flag("claim")?;
-        let claim = read_claim(is_shared, fields)?;
+        let family = fields.family;
+        let claim = match family {
+            Family::Semaphore if self.indexed => Claim::Indexed,
+            _ if self.indexed => return Err(fields.error("claim")),
+            Family::Lock if fields.flag("claim")? => Claim::Shared,
+            _ => read_claim(fields)?,
+        };
         let max_attempts = match claim {
             Claim::Run => ATTEMPTS.read(fields, "max")?,
             _ => None,
@@ -234,9 +234,8 @@ impl Form<KeptPlace> for PlaceForm {
             Claim::Exclusive => writer.byte(0),
             Claim::Shared => writer.byte(1),
             Claim::Permits(permits) => writer.number(permits),
-            Claim::Indexed => writer.byte(0),
             Claim::Run => ATTEMPTS.write(writer, &place.max_attempts),
-            Claim::Member => {}
+            Claim::Indexed | Claim::Member => {}
         }
         writer.number(place.rank.0.0);
         writer.difference(place.since, place.rank.0.unix());
@@ -248,14 +247,11 @@ impl Form<KeptPlace> for PlaceForm {
     }
 }
 
-fn read_claim(is_shared: bool, fields: &mut Fields<'_>) -> Read<Claim> {
+/// Reads the claim that a family has without a flag.
+fn read_claim(fields: &mut Fields<'_>) -> Read<Claim> {
     Ok(match fields.family {
-        Family::Lock if is_shared => Claim::Shared,
         Family::Lock => Claim::Exclusive,
-        Family::Semaphore => match PERMITS.read(fields, "permits")? {
-            0 => Claim::Indexed,
-            permits => Claim::Permits(permits),
-        },
+        Family::Semaphore => Claim::Permits(LIMIT.read(fields, "permits")?),
         Family::Group => Claim::Member,
         Family::Once => Claim::Run,
     })
@@ -263,14 +259,14 @@ fn read_claim(is_shared: bool, fields: &mut Fields<'_>) -> Read<Claim> {
 
 fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
     let flag = |flag| kind & flag != 0;
-    if flag(SHARED) && fields.family != Family::Lock {
-        return Err(fields.error("claim"));
-    }
-    let claim = read_claim(flag(SHARED), fields)?;
-    let index = match claim {
-        Claim::Indexed => Some(INDEX.read(fields, "index")?),
-        _ => None,
+    let claim = match (fields.family, flag(SHARED), flag(INDEXED)) {
+        (Family::Lock, true, false) => Claim::Shared,
+        (Family::Semaphore, false, true) => Claim::Indexed,
+        (_, false, false) => read_claim(fields)?,
+        _ => return Err(fields.error("claim")),
     };
+    let index = flag(INDEXED).then(|| INDEX.read(fields, "index"));
+    let index = index.transpose()?;
     let fence: Fence = FENCE.read(fields, "fence")?;
     let mut grant = Grant {
         fence,
@@ -296,13 +292,11 @@ fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     let flag = |flag: u8, is_set: bool| u8::from(is_set) * flag;
     let (renewed, owned) = (flag(RENEWED, grant.renewed), flag(OWNED, owner.is_some()));
     let shared = flag(SHARED, grant.claim == Claim::Shared);
-    writer.byte(GRANT | renewed | owned | shared);
-    match (grant.claim, grant.index) {
-        (Claim::Permits(permits), _) => writer.number(permits),
-        (Claim::Indexed, index) => {
-            writer.byte(0);
-            writer.number(index.unwrap_or_default());
-        }
+    let indexed = flag(INDEXED, grant.index.is_some());
+    writer.byte(GRANT | renewed | owned | shared | indexed);
+    match (grant.index, grant.claim) {
+        (Some(index), _) => writer.number(index),
+        (None, Claim::Permits(permits)) => writer.number(permits),
         _ => {}
     }
     writer.number(grant.fence.0);

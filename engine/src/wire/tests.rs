@@ -324,13 +324,13 @@ fn packed_bytes_never_change() {
     );
     assert_eq!(
         hex(without_check(&numbered)),
-        "05018000bf843dfb80f9c0c1c4820300b0ea01000174"
+        "050188bf843dfb80f9c0c1c4820300b0ea01000174"
     );
     let kept = [place(Claim::Indexed, b"t", None, None)];
     let kept = packed(Family::Semaphore, false, &kept);
     assert_eq!(
         hex(without_check(&kept)),
-        "05011100fb80f9c0c1c4820300b0ea01e0d403017400"
+        "050114fb80f9c0c1c4820300b0ea01e0d403017400"
     );
 }
 
@@ -395,7 +395,7 @@ fn unknown_version_family_and_kind_are_named() {
             Err(Unreadable::Family(family))
         );
     }
-    for kind in [0, 20, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
+    for kind in [0, 21, 0x7f, 0x90, 0xa0, 0xc0, 0xff] {
         assert_eq!(
             unpacked(&sealed(&[VERSION, 0, kind])),
             Err(Unreadable::Kind(kind))
@@ -527,11 +527,26 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         ("DISPLACED without a moment", 2, vec![19, 0, 1, 0]),
     ];
     let indexed: &[(&str, u8, Vec<u8>)] = &[
-        ("GRANT without its index", 1, vec![0x80, 0]),
+        ("GRANT without its index", 1, vec![0x88]),
+        (
+            "GRANT of an index, shared",
+            1,
+            vec![0x8c, 1, 1, 0, 1, 0, 1, b't'],
+        ),
+        (
+            "GRANT of a lock's index",
+            0,
+            vec![0x88, 1, 1, 0, 1, 0, 1, b't'],
+        ),
+        (
+            "PLACE of a lock's index",
+            0,
+            vec![20, 1, 0, 1, 1, 1, b't', 0],
+        ),
         (
             "GRANT of index 1000000",
             1,
-            [&[0x80, 0, 0xc0, 0x84, 0x3d], &[1, 0, 1, 0, 1, b't'][..]].concat(),
+            [&[0x88, 0xc0, 0x84, 0x3d], &[1, 0, 1, 0, 1, b't'][..]].concat(),
         ),
         ("GRANT of 1 permit", 1, vec![0x80, 1, 1, 0, 1, 0, 1, b't']),
         ("PLACE of 1 permit", 1, vec![17, 1, 1, 0, 1, 1, 1, b't', 0]),
@@ -560,8 +575,8 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         assert!(read.is_ok(), "{change:?}: {read:?}");
     }
     for change in [
-        vec![0x80, 0, 0xbf, 0x84, 0x3d, 1, 0, 1, 0, 1, b't'],
-        vec![17, 0, 1, 0, 1, 1, 1, b't', 0],
+        vec![0x88, 0xbf, 0x84, 0x3d, 1, 0, 1, 0, 1, b't'],
+        vec![20, 1, 0, 1, 1, 1, b't', 0],
     ] {
         let read = unpacked(&sealed(&[&[5, 1][..], &change].concat()));
         assert!(read.is_ok(), "{change:?}: {read:?}");
