@@ -10,7 +10,7 @@ pub enum Answer {
     Granted {
         token: Token,
         fence: Fence,
-        /// The number of the hold, if the request asked for one.
+        /// Set if the request asked for one.
         index: Option<u32>,
     },
     /// The client must do the work now.

@@ -21,7 +21,7 @@ pub struct Grant {
     pub fence: Fence,
     pub token: Token,
     pub claim: Claim,
-    /// The number of the hold, exactly if the claim is [`Claim::Indexed`].
+    /// The lowest number that no other hold of the semaphore had. Set exactly if the claim is [`Claim::Indexed`].
     pub index: Option<u32>,
     pub lease: LeaseMs,
     /// The wall-clock end of the lease, as it was written at the grant or the last renewal.
@@ -179,7 +179,7 @@ impl Hold {
         }
     }
 
-    /// Returns the number that no other hold of the semaphore has, if the hold was asked for with INDEX.
+    /// Returns the index, if the hold was asked for with one.
     pub fn index(&self) -> Option<u32> {
         (self.kind == Kind::Indexed).then(|| self.numbers().permits_or_index)
     }

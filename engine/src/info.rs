@@ -14,7 +14,7 @@ pub struct HoldInfo<'e> {
     pub owner: Option<&'e [u8]>,
     pub client: ClientId,
     pub claim: Claim,
-    /// The number of the hold, if it was asked for with INDEX.
+    /// Set if the hold was asked for with one.
     pub index: Option<u32>,
     pub lease_left_ms: u64,
     pub held_ms: u64,

@@ -179,7 +179,7 @@ pub enum Claim {
     Shared,
     /// This many of a semaphore's permits.
     Permits(u32),
-    /// One of a semaphore's permits, with the lowest number that no other hold of the semaphore has.
+    /// One of a semaphore's permits, with an index: the lowest number that no other hold of the semaphore has.
     Indexed,
     /// One membership of a wait group.
     Member,

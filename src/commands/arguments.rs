@@ -105,7 +105,7 @@ pub(super) const PERMITS: Arg = option(
 
 /// `[INDEX]`
 pub(super) const INDEX: Arg = Arg::flag("INDEX", "index", Flag::Index).means(
-    "The hold has the lowest number from 0 that no other has, as long as it lives; for one permit.",
+    "Give the hold an index, the lowest number from 0 that no other hold has; for one permit only.",
 );
 
 /// `[MAX attempts]`

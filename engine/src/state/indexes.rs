@@ -1,16 +1,16 @@
-//! The numbers that the holds of one semaphore have as their indexes (INDEX).
+//! The indexes of one semaphore's holds.
 //!
-//! Guaranteed: the lowest free number is found, and a number comes or goes, in O(log n) steps, with n the runs of
-//! neighbours, of which there are no more than numbers. A set without numbers takes eight bytes.
+//! Guaranteed: the lowest free index is found, and an index comes or goes, in O(log n) steps, with n the runs of
+//! neighbours, of which there are no more than indexes. A set without any takes eight bytes.
 //!
-//! Rejected: a set of the free numbers, because a payload with one high number would make a million entries; and a map of
+//! Rejected: a set of the free indexes, because a payload with one high index would make a million entries; and a map of
 //! bits, in which the lowest free one is found by a walk.
 
 use std::collections::BTreeMap;
 
 use crate::heap;
 
-/// The runs of neighbours: each under its first number, with the number behind its last. No two runs touch.
+/// The runs of neighbours: each under its first index, with the number behind its last. No two runs touch.
 type Runs = BTreeMap<u32, u32>;
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ impl Indexes {
         (n < *end).then_some((*first, *end))
     }
 
-    /// Adds a number. Returns false if it was there already.
+    /// Adds an index. Returns false if it was there already.
     pub fn insert(&mut self, n: u32) -> bool {
         if self.contains(n) {
             return false;
@@ -77,9 +77,9 @@ mod tests {
     use crate::store::tests::XorShift;
     use std::collections::BTreeSet;
 
-    /// Every order of adding and removing few numbers, at random, compared with a plain set.
+    /// Indexes come and go at random, compared with a plain set.
     #[test]
-    fn runs_are_the_numbers_that_are_in_the_set() {
+    fn runs_have_the_indexes_that_are_in_the_set() {
         let mut random = XorShift(0x9e37_79b9_7f4a_7c15);
         let (mut runs, mut plain) = (Indexes::default(), BTreeSet::new());
         for _ in 0..100_000 {

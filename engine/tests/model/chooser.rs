@@ -124,10 +124,10 @@ pub fn kinds() -> [HistoryKind; 7] {
             servers_change: true,
             ..usual
         },
-        // Every second key is a semaphore here. Which number is free follows from what happened first, so there are no
+        // Every second key is a semaphore here. Which index is free follows from what happened first, so there are no
         // steps that leave several things to be done at once in any order: keys do not move, and pauses do not end.
         HistoryKind {
-            label: "numbered permits",
+            label: "indexed permits",
             keys: 2,
             servers_change: true,
             indexed: true,

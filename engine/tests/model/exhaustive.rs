@@ -121,7 +121,7 @@ fn semaphores_in_every_short_history() {
     );
 }
 
-/// Numbers of holds beside holds without, over limits that fall, grants that are not delivered, kept places and servers
+/// Holds with an index beside holds without, over limits that fall, grants that are not delivered, kept places and servers
 /// that change.
 #[test]
 fn indexes_in_every_short_history() {

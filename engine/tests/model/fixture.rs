@@ -92,7 +92,7 @@ pub fn word(answer: &Answer) -> &'static str {
     }
 }
 
-/// Returns the number that a grant has.
+/// Returns the index of a grant.
 pub fn index(answer: Option<Answer>) -> Option<u32> {
     match answer {
         Some(Answer::Granted { index, .. }) => index,

@@ -186,6 +186,6 @@ fn keys_that_change_family() {
 }
 
 #[test]
-fn numbered_permits() {
-    histories_of("numbered permits");
+fn indexed_permits() {
+    histories_of("indexed permits");
 }

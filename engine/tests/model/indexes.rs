@@ -1,11 +1,11 @@
-//! INDEX: the lowest free number, whose it is, and how long.
+//! INDEX: which is the lowest free, whose it is, and how long.
 
 use crate::fixture::{KEY, index, indexed, permits, word, world};
 use crate::steps::Step;
 use crate::world::World;
 use dsync_engine::Family;
 
-/// Returns a semaphore of which the tokens 0, 1 and 2 hold a number each.
+/// Returns a semaphore of which the tokens 0, 1 and 2 hold that index each.
 fn three_of(limit: u32) -> World {
     let mut world = world();
     for n in 0..3 {
@@ -44,9 +44,9 @@ fn holds_without_index_leave_the_lowest_free() {
     assert_eq!(index(world.ask(indexed(2))), Some(1));
 }
 
-/// A lower limit renumbers nobody, and a new grant under it has a number below it.
+/// A lower limit changes no index, and a new grant under it has an index below it.
 #[test]
-fn falling_limit_renumbers_nobody() {
+fn falling_limit_changes_no_index() {
     let mut world = three_of(3);
     world.step(&Step::Pin(KEY, Some(2)));
     assert_eq!(index(world.ask(indexed(2))), Some(2), "asked again");
@@ -80,7 +80,7 @@ fn token_with_index_and_without_is_a_mismatch() {
     }
 }
 
-/// The grant of a waiter whose connection had closed ends, and its number goes to the next.
+/// The grant of a waiter whose connection had closed ends, and its index goes to the next.
 #[test]
 fn undelivered_index_goes_to_the_next_in_line() {
     let mut world = three_of(3);
@@ -96,7 +96,7 @@ fn undelivered_index_goes_to_the_next_in_line() {
     assert_eq!(index(world.ask(indexed(4).conn(9))), Some(1));
 }
 
-/// Also the number of a hold that nobody has heard of yet.
+/// Also that of a hold that nobody has heard of yet.
 #[test]
 fn index_is_the_same_after_failover_and_restart() {
     let changes = [
@@ -117,9 +117,9 @@ fn index_is_the_same_after_failover_and_restart() {
         release(&mut world, 1);
         world.step(&change);
         release(&mut world, 0);
-        for (token, number) in [(2, 2), (3, 1), (4, 0)] {
+        for (token, expected) in [(2, 2), (3, 1), (4, 0)] {
             let again = world.ask(indexed(token).conn(9));
-            assert_eq!(index(again), Some(number), "{token} after {change:?}");
+            assert_eq!(index(again), Some(expected), "{token} after {change:?}");
         }
     }
 }

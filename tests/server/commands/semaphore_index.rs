@@ -1,13 +1,13 @@
-//! INDEX: each hold of a semaphore has a number that no other has, from 0 to below the limit.
+//! INDEX: each hold of a semaphore has an index that no other has, from 0 to below the limit.
 
 use crate::commands::semaphore_steps::*;
 use crate::support::data_files::{kill_and_start, rewrite_aof, with_safe_aof};
 use crate::support::steps::*;
 use crate::support::*;
 
-/// The token and the number of a grant with INDEX.
+/// The token and the index of a grant with INDEX.
 #[track_caller]
-fn numbered(reply: &Reply) -> (String, i64) {
+fn indexed(reply: &Reply) -> (String, i64) {
     match reply.as_array() {
         [token, Reply::Int(fence), Reply::Int(index)] if *fence > 0 => {
             (token.as_str().to_owned(), *index)
@@ -16,13 +16,13 @@ fn numbered(reply: &Reply) -> (String, i64) {
     }
 }
 
-/// The tokens `a`, `b` and so on hold a number each, from 0.
+/// The tokens `a`, `b` and so on hold an index each, from 0.
 #[track_caller]
 fn hold_all(client: &mut Client, limit: usize) {
     for (index, token) in ["a", "b", "c", "d"].into_iter().take(limit).enumerate() {
         let line = format!("DSEM.ACQUIRE sem LIMIT {limit} EX 600 INDEX TOKEN {token}");
         let expected = (token.to_owned(), index as i64);
-        assert_eq!(numbered(&client.ask(line)), expected);
+        assert_eq!(indexed(&client.ask(line)), expected);
     }
 }
 
@@ -31,14 +31,14 @@ fn release(client: &mut Client, token: &str) {
     assert_eq!(client.ask(format!("DSEM.RELEASE sem {token}")), 1);
 }
 
-/// The number that a request of this token is answered.
+/// The index that a request of this token is answered.
 #[track_caller]
 fn again(client: &mut Client, token: &str) -> i64 {
     let line = format!("DSEM.ACQUIRE sem EX 600 INDEX TOKEN {token}");
-    numbered(&client.ask(line)).1
+    indexed(&client.ask(line)).1
 }
 
-/// The numbers of the holders in INFO, oldest hold first.
+/// The indexes of the holders in INFO, oldest hold first.
 #[track_caller]
 fn in_info(client: &mut Client) -> Vec<Option<i64>> {
     let info = client.ask("DSEM.INFO sem");
@@ -58,17 +58,17 @@ fn grant_at_once_after_block_and_after_queue_has_its_index() {
     assert_eq!(place.as_array()[0], "WAITING");
     assert!(!place.as_array()[2].as_str().is_empty(), "the channel");
     release(&mut client, "b");
-    assert_eq!(numbered(&waiter.reply()), ("w".to_owned(), 1));
+    assert_eq!(indexed(&waiter.reply()), ("w".to_owned(), 1));
     release(&mut client, "a");
-    assert_eq!(numbered(&client.ask(queue)), ("q".to_owned(), 0));
+    assert_eq!(indexed(&client.ask(queue)), ("q".to_owned(), 0));
     // Asked again, in each way.
     assert_eq!(again(&mut client, "w"), 1);
     let blocks = client.ask("DSEM.ACQUIRE sem INDEX PERMITS 1 TOKEN q BLOCK 1");
-    assert_eq!(numbered(&blocks).1, 0);
+    assert_eq!(indexed(&blocks).1, 0);
     assert_eq!(in_info(&mut client), [Some(1), Some(0)]);
-    // A number that the server's own token has.
+    // With a token that the server makes.
     release(&mut client, "q");
-    let (token, index) = numbered(&client.ask("dsem.acquire sem index"));
+    let (token, index) = indexed(&client.ask("dsem.acquire sem index"));
     assert_eq!((token.len(), index), (36, 0));
 }
 
@@ -88,7 +88,7 @@ fn released_index_in_the_middle_is_given_next() {
 }
 
 #[test]
-fn falling_limit_renumbers_nobody_and_bounds_the_next() {
+fn falling_limit_changes_no_index_and_bounds_the_next() {
     let server = Server::start();
     let mut client = server.connect();
     hold_all(&mut client, 4);
@@ -100,7 +100,7 @@ fn falling_limit_renumbers_nobody_and_bounds_the_next() {
         waiter.expect_silence(A_WHILE);
     }
     release(&mut client, "a");
-    assert_eq!(numbered(&waiter.reply()).1, 0);
+    assert_eq!(indexed(&waiter.reply()).1, 0);
     assert_eq!(in_info(&mut client), [Some(3), Some(0)]);
 }
 
@@ -110,7 +110,7 @@ fn token_with_index_and_without_is_a_mismatch() {
     let mut client = server.connect();
     let held = "DSEM.ACQUIRE sem LIMIT 2 TOKEN";
     let (with, without) = (format!("{held} with INDEX"), format!("{held} without"));
-    numbered(&client.ask(&with));
+    indexed(&client.ask(&with));
     client.ask(&without).grant();
     let place = "DSEM.ACQUIRE sem QUEUE 60000 TOKEN";
     client.ask(format!("{place} place INDEX"));
@@ -123,7 +123,7 @@ fn token_with_index_and_without_is_a_mismatch() {
     ] {
         assert_error(&client.ask(&other), &["MISMATCH"]);
     }
-    numbered(&client.ask(&with));
+    indexed(&client.ask(&with));
     client.ask(&without).grant();
 }
 
@@ -146,15 +146,15 @@ fn index_for_several_permits_and_in_other_families_is_an_error() {
     assert_eq!(client.ask("DBSIZE"), 0);
 }
 
-/// Lapses, revocations and closed connections free a number too.
+/// Lapses, revocations and closed connections free an index too.
 #[test]
 fn index_is_free_however_its_hold_ends() {
     let server = Server::start();
     let mut client = server.connect();
     client.ask("DSEM.LIMIT sem 9");
     let mut ephemeral = server.connect();
-    numbered(&ephemeral.ask("DSEM.ACQUIRE sem INDEX EPHEMERAL"));
-    numbered(&client.ask("DSEM.ACQUIRE sem INDEX PX 20"));
+    indexed(&ephemeral.ask("DSEM.ACQUIRE sem INDEX EPHEMERAL"));
+    indexed(&client.ask("DSEM.ACQUIRE sem INDEX PX 20"));
     let revoked = client.ask("DSEM.ACQUIRE sem INDEX");
     assert_eq!(again(&mut client, "stays"), 3);
     ephemeral.close();

@@ -16,7 +16,7 @@ pub const MAX_LEASE_MS: u64 = 86_400_000;
 #[derive(Clone, Debug)]
 pub struct KnownHold {
     pub claim: Claim,
-    /// Its number, if it was asked for with INDEX.
+    /// Set if it was asked for with INDEX.
     pub index: Option<i64>,
     pub token: String,
     pub fence: u64,
@@ -94,7 +94,7 @@ pub fn granted(reply: &Reply) -> Option<(String, u64)> {
     Some((token, fence.unsigned_abs()))
 }
 
-/// The number of a hold that was asked for with INDEX.
+/// The index of a hold that was asked for with INDEX.
 pub fn index(reply: &Reply) -> Option<i64> {
     match reply {
         Reply::Array(items) => match items.as_slice() {

@@ -474,7 +474,7 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
     );
     hold(&mut client, "DSEM.ACQUIRE sem:pinned LIMIT 2 TOKEN a");
     for token in ["a", "b"] {
-        let line = format!("DSEM.ACQUIRE sem:numbered LIMIT 2 INDEX TOKEN {token}");
+        let line = format!("DSEM.ACQUIRE sem:indexed LIMIT 2 INDEX TOKEN {token}");
         hold(&mut client, &line);
     }
     hold(&mut client, "DLOCK.ACQUIRE lock:queued TOKEN held");
@@ -503,7 +503,7 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
             "DLOCK.ACQUIRE lock:queued EX 86400 TOKEN {token} QUEUE 60000"
         ));
     }
-    say("DSEM.ACQUIRE sem:numbered EX 86400 INDEX TOKEN c QUEUE 60000");
+    say("DSEM.ACQUIRE sem:indexed EX 86400 INDEX TOKEN c QUEUE 60000");
     say("DLOCK.ACQUIRE lock:unheard EX 86400 TOKEN a QUEUE 60000");
     assert_eq!(say("DLOCK.RELEASE lock:unheard held"), 1);
     for key in [

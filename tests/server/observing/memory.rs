@@ -73,6 +73,11 @@ fn memory_usage_of_every_kind_is_what_the_server_allocates() {
         ("two permits", "key:", vec![semaphore("PERMITS 2")]),
         ("3 holders", "key:", vec![semaphore(""); 3]),
         ("30 holders", "key:", vec![semaphore(""); 30]),
+        (
+            "3 holders with an index",
+            "key:",
+            vec![semaphore("INDEX"); 3],
+        ),
         ("a group", "key:", vec!["DWG.ADD KEY EX 600".to_owned()]),
         ("a run", "key:", vec!["DONCE.BEGIN KEY EX 600".to_owned()]),
         ("done", "key:", once.map(str::to_owned).to_vec()),

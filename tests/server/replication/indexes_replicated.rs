@@ -1,4 +1,4 @@
-//! INDEX on replicas: what is replicated, to the letter, and the numbers after a failover. What was not asked for with INDEX
+//! INDEX on replicas: what is replicated, to the letter, and the indexes after a failover. What was not asked for with INDEX
 //! is replicated as before.
 
 use super::role_change::pair;

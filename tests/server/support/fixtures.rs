@@ -26,10 +26,10 @@ pub fn add_fixtures(server: &Server) {
     say("DSEM.ACQUIRE sem LIMIT 8 PERMITS 2 EX 600");
     for token in ["a", "b", "c"] {
         say(&format!(
-            "DSEM.ACQUIRE numbered LIMIT 9 EX 600 INDEX TOKEN {token}"
+            "DSEM.ACQUIRE indexed LIMIT 9 EX 600 INDEX TOKEN {token}"
         ));
     }
-    say("DSEM.RELEASE numbered a");
+    say("DSEM.RELEASE indexed a");
     say("DSEM.LIMIT pinned 3");
     say("DSEM.LIMIT pinned 4");
     say("DWG.EXPECT group 7");
@@ -70,7 +70,7 @@ pub const FIXTURES: [&str; 18] = [
     "by the server",
     "shared",
     "sem",
-    "numbered",
+    "indexed",
     "pinned",
     "group",
     "just added",
@@ -118,7 +118,7 @@ pub fn assert_in_use(server: &Server) {
         "6 of 8 permits are taken"
     );
     for (token, index) in [("c", 2), ("b", 1), ("new", 0)] {
-        let held = client.ask(format!("DSEM.ACQUIRE numbered INDEX TOKEN {token}"));
+        let held = client.ask(format!("DSEM.ACQUIRE indexed INDEX TOKEN {token}"));
         assert_eq!(held.as_array()[2], index, "{token}");
     }
     let pinned = client.ask("DSEM.INFO pinned");

@@ -1,4 +1,4 @@
-//! What must hold for INDEX: a number has one holder, is the lowest that is free, is below the limit of its grant, and is
+//! What must hold for INDEX: an index has one holder, is the lowest that is free, is below the limit of its grant, and is
 //! what every request of its token is answered.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::types::{Claim, Fence};
 
-/// What the changes of one key say about its numbers.
+/// What the changes of one key say about its indexes.
 #[derive(Clone, Default)]
 pub struct IndexLaws {
     held: BTreeMap<Fence, u32>,

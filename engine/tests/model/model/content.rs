@@ -13,7 +13,6 @@ pub struct ModelHold {
     pub fence: u64,
     pub token: Token,
     pub claim: Claim,
-    /// Its number among the holds that asked for one.
     pub index: Option<u32>,
     pub lease_ms: u32,
     pub due_us: u64,
@@ -114,7 +113,7 @@ impl ModelContent {
         self.paused_until_ms
     }
 
-    /// Returns the lowest number that no hold has.
+    /// Returns the lowest index that no hold has.
     pub(super) fn free_index(&self) -> Option<u32> {
         let is_free = |n: &u32| self.holds.iter().all(|hold| hold.index != Some(*n));
         (0..).find(is_free)
