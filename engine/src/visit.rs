@@ -28,10 +28,6 @@ impl From<WrongType> for Answer {
     }
 }
 
-/// The state refused a change that the engine decided: see [`Note::Refused`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotDecided;
-
 /// A key that the server has opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'k> {
@@ -173,7 +169,7 @@ impl<'v> Visit<'v> {
     ///
     /// A state refuses such a change only if the engine has a defect. The change is then logged but not recorded,
     /// because no replica could apply it and no server could load it from an AOF.
-    pub(crate) fn decide(&mut self, change: Change) -> Result<Option<Hold>, NotDecided> {
+    pub(crate) fn decide(&mut self, change: Change) -> Result<Option<Hold>, Misfit> {
         self.is_stale = true;
         if change.modifies() {
             self.note_capacity();
@@ -190,7 +186,7 @@ impl<'v> Visit<'v> {
                 let change = change.to_string();
                 let notes = &mut self.engine.effects.notes;
                 notes.push(Note::Refused { change, misfit });
-                Err(NotDecided)
+                Err(misfit)
             }
         }
     }

@@ -186,9 +186,12 @@ impl Body {
         limit: Option<u32>,
         max_attempts: Option<u32>,
     ) -> Admission {
-        of_family!(self.value(), family => family.told_instead(max_attempts).unwrap_or_else(|| {
-            Admission::now_if(self.paused_until().is_none() && family.admits(claim, limit))
-        }))
+        let is_open = self.paused_until().is_none();
+        of_family!(self.value(), family => match family.told_instead(max_attempts) {
+            Some(told) => told,
+            None if is_open && family.admits(claim, limit) => Admission::Now,
+            None => Admission::Later,
+        })
     }
 
     /// Returns how much could be granted now to a request that does not wait, if nobody waits: 0 if it would be refused,

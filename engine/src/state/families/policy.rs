@@ -23,15 +23,6 @@ pub(crate) enum Admission {
     GiveUp,
 }
 
-impl Admission {
-    pub(crate) fn now_if(fits: bool) -> Admission {
-        match fits {
-            true => Admission::Now,
-            false => Admission::Later,
-        }
-    }
-}
-
 /// The rules of one family, for the value of one key.
 pub(in crate::state) trait Policy {
     const FAMILY: Family;
