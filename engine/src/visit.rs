@@ -69,6 +69,16 @@ pub(crate) struct Asking {
     pub(crate) waiter: Option<WaiterId>,
 }
 
+impl Asking {
+    pub(crate) fn new(rank: Rank, client: ClientId, waiter: Option<WaiterId>) -> Asking {
+        Asking {
+            rank,
+            client,
+            waiter,
+        }
+    }
+}
+
 impl<'v> Visit<'v> {
     pub(crate) fn new(engine: &'v mut Engine, key: Key<'v>, now: Now) -> Visit<'v> {
         let queue = engine.queues.find(key.db, key.name);

@@ -194,12 +194,7 @@ impl Visit<'_> {
         if let Some((waiter, _)) = self.detach(rank) {
             self.engine.effects.wake(waiter, Answer::Superseded);
         }
-        let waiter = None;
-        Asking {
-            rank,
-            client,
-            waiter,
-        }
+        Asking::new(rank, client, None)
     }
 
     /// Puts a request into the queue, at a place that has had this standing. `known` is what others know of the place.
@@ -242,12 +237,8 @@ impl Visit<'_> {
         if !self.put(place, known.as_ref()) {
             return Err(Answer::NotGranted);
         }
-        let rank = standing.rank;
-        Ok(Asking {
-            rank,
-            client,
-            waiter: parked.map(|parked| parked.waiter),
-        })
+        let waiter = parked.map(|parked| parked.waiter);
+        Ok(Asking::new(standing.rank, client, waiter))
     }
 
     /// Returns the answer to a request with QUEUE that was not granted in its visit.

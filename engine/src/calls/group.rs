@@ -71,13 +71,8 @@ impl Visit<'_> {
             since: self.now.mono,
         };
         self.comes_due_in(0);
-        self.engine.queues.watch(queue, rank, watcher);
+        self.engine.queues.watch(queue, rank, watcher, None);
         self.is_stale = true;
-        let waiter = Some(waiter);
-        Ok(Asking {
-            rank,
-            client,
-            waiter,
-        })
+        Ok(Asking::new(rank, client, Some(waiter)))
     }
 }

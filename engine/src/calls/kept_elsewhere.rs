@@ -280,8 +280,8 @@ impl Engine {
                     false => Answer::WrongType,
                 };
                 let rank = Rank(self.term.fences.next(now));
-                self.queues.watch(queue, rank, Watcher { parked, since });
-                self.queues.answer_watcher(queue, rank, answer);
+                let waiter = Watcher { parked, since };
+                self.queues.watch(queue, rank, waiter, Some(answer));
             }
         }
         self.queues.join(queue, place);

@@ -28,7 +28,7 @@ impl Queues {
                 again.join(*id, place.clone());
             }
             for (rank, watcher) in queue.watchers() {
-                again.watch(*id, *rank, *watcher);
+                again.watch(*id, *rank, *watcher, None);
             }
             queue.check_invariants(&again.queues[id]);
         }

@@ -155,21 +155,17 @@ impl Queues {
         self.change(id, |queue| queue.join(place));
     }
 
-    pub fn watch(&mut self, id: QueueId, rank: Rank, watcher: Watcher) {
+    /// Puts a watcher into a queue, perhaps one whose answer is decided already.
+    pub fn watch(&mut self, id: QueueId, rank: Rank, watcher: Watcher, decided: Option<Answer>) {
         self.places += 1;
         self.waiting[Family::Group as usize] += 1;
         self.list(id, rank, &Presence::Parked(watcher.parked));
-        self.change(id, |queue| queue.watch(rank, watcher));
+        self.change(id, |queue| queue.watch(rank, watcher, decided));
     }
 
     /// Decides the answer of all present watchers.
     pub fn answer_watchers(&mut self, id: QueueId, answer: Answer) {
         self.change(id, |queue| queue.answer_watchers(answer));
-    }
-
-    /// Decides the answer of one watcher.
-    pub fn answer_watcher(&mut self, id: QueueId, rank: Rank, answer: Answer) {
-        self.change(id, |queue| queue.answer_watcher(rank, answer));
     }
 
     /// Changes the places of a queue, and keeps `by_since` right.

@@ -226,8 +226,11 @@ impl WaitQueue {
         places.insert(place.rank(), place);
     }
 
-    pub(super) fn watch(&mut self, rank: Rank, watcher: Watcher) {
-        self.watching.insert(rank, watcher);
+    pub(super) fn watch(&mut self, rank: Rank, watcher: Watcher, decided: Option<Answer>) {
+        match decided {
+            None => drop(self.watching.insert(rank, watcher)),
+            Some(answer) => self.answered.push_back((answer, [(rank, watcher)].into())),
+        }
     }
 
     /// Changes who is at a place in line, which stays in line. Returns who was there.
@@ -317,13 +320,6 @@ impl WaitQueue {
             let watchers = std::mem::take(&mut self.watching);
             self.answered.push_back((answer, watchers));
         }
-    }
-
-    /// Decides the answer of one watcher.
-    pub(super) fn answer_watcher(&mut self, rank: Rank, answer: Answer) {
-        let watcher = self.watching.remove_entry(&rank);
-        let alone = watcher.map(|entry| (answer, BTreeMap::from([entry])));
-        self.answered.extend(alone);
     }
 
     /// Returns the next watcher whose answer is decided, and the answer.
