@@ -10,8 +10,8 @@
 //! - `victim`: a test process that a test kills;
 //! - `harness_works`, `hosts_work`: tests of the testkit.
 //!
-//! Deliberately absent: fixed sleeps. Only `families`, `steps`, `fixtures` and `packed` know dsync's commands and changes; tests
-//! write the commands out.
+//! Deliberately absent: fixed sleeps. Only `families`, `steps`, `fixtures` and `packed` know dsync's commands and changes;
+//! tests write the commands out.
 
 pub(crate) mod data_files;
 mod documents;
