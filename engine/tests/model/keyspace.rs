@@ -275,6 +275,35 @@ fn idle_group_swapped_away_from_waiters_is_forgotten() {
     assert!(world.primary.state((1, 0)).is_none());
 }
 
+/// SWAPDB brings a lock to a name on which its holder waits for another mode. Both the lease and a pause are over, and the
+/// pause ends first.
+#[test]
+fn token_that_waits_meets_its_own_hold_after_a_pause() {
+    let mut world = world();
+    let elsewhere = (1, 0);
+    world.ask(ask(elsewhere, Claim::Shared, 0).lease(8));
+    world.step(&Step::Pause(elsewhere, Family::Lock, 2));
+    world.ask(exclusive(1));
+    world.ask(exclusive(0).conn(5).block());
+    world.steps(&[Step::Pass { us: 8 * MS }, Step::Swap(0, 1)]);
+    assert_eq!(world.tick(), [(5, "mismatch")]);
+}
+
+/// The client whose wait runs out is told what has become of the key, even while its place cannot be dropped.
+#[test]
+fn kept_place_of_overwritten_key_goes_when_it_can_be_written() {
+    let mut world = world();
+    world.ask(exclusive(0));
+    world.ask(exclusive(1).keep(1));
+    world.ask(exclusive(1).block_ms(5));
+    world.steps(&[Step::Overwrite(KEY), Step::MayWrite(false)]);
+    assert_eq!(world.after_ms(5), [(1, "wrong type")]);
+    assert_eq!(world.primary.places(KEY).len(), 1);
+    world.step(&Step::MayWrite(true));
+    world.tick();
+    assert!(world.primary.places(KEY).is_empty());
+}
+
 /// FLUSHALL with queues on many keys: each queue is served afresh, and the old holds have no effect.
 #[test]
 fn flushall_serves_every_queue() {

@@ -126,7 +126,7 @@ impl Laws {
                         None => grant.claim == Claim::Member,
                     };
                     assert!(!counts || within, "{name:?}: {taken} taken of {limit:?}");
-                    self.granted_to_place(name, &grant.token, grant.fence);
+                    self.granted_to_place(name, grant.claim.family(), &grant.token, grant.fence);
                 }
                 Change::Place(place) => self.kept(name, place),
                 Change::Leave { rank } => {
@@ -184,10 +184,11 @@ impl Laws {
 
     /// The name has a kept place: a new one, or one that its token had already.
     fn kept(&mut self, name: Name, kept: &KeptPlace) {
-        let rank = Some(kept.rank);
+        let (rank, family) = (Some(kept.rank), kept.claim.family());
+        // What its token left behind in another family is none of its places.
         let mine = |place: &&mut QueuedPlace| {
             let is_its = place.name == name && place.returns && place.token == kept.token;
-            is_its && !place.is_told
+            is_its && place.family == family && !place.is_told
         };
         if let Some(place) = self.places.iter_mut().find(mine) {
             assert!(place.kept.is_none() || place.kept == rank, "its rank");
@@ -199,7 +200,7 @@ impl Laws {
         self.places.push(QueuedPlace {
             name,
             rank: self.ranks,
-            family: kept.claim.family(),
+            family,
             token: kept.token.clone(),
             returns: true,
             waiter: None,
@@ -221,8 +222,10 @@ impl Laws {
 
     /// A hold was granted to a place of this token, if it has one: it must not pass an earlier place that stays. A kept
     /// place on which nobody waits is gone now; a waiter is told later.
-    fn granted_to_place(&mut self, name: Name, token: &Token, fence: Fence) {
-        let mine = |place: &QueuedPlace| place.name == name && place.token == *token;
+    fn granted_to_place(&mut self, name: Name, family: Family, token: &Token, fence: Fence) {
+        let mine = |place: &QueuedPlace| {
+            place.name == name && place.family == family && place.token == *token
+        };
         let Some(at) = self.places.iter().position(mine) else {
             return;
         };
@@ -366,7 +369,9 @@ impl Laws {
         let at =
             at.unwrap_or_else(|| panic!("{name:?}: {waiter:?} gets {answer:?} but does not wait"));
         assert_eq!(self.places[at].name, name, "{waiter:?} waits for this key");
-        let stays = *answer == Answer::NotGranted && self.places[at].kept.is_some();
+        // While the server takes no writes, the place of a client that is told WRONGTYPE is dropped later.
+        let keeps = matches!(answer, Answer::NotGranted | Answer::WrongType);
+        let stays = keeps && self.places[at].kept.is_some();
         if *answer == Answer::Superseded || stays {
             self.places[at].waiter = None;
             return;

@@ -189,6 +189,19 @@ fn end_of_pause_lapses_no_hold_before_its_renewal() {
     assert_eq!(world.holders(KEY), 1);
 }
 
+/// The end of the pause grants the request before the RELEASE is carried out, however late the timer is. So the RELEASE
+/// ends a hold, and marks no token.
+#[test]
+fn release_after_a_pause_ends_the_hold() {
+    let mut world = world();
+    world.step(&pause(Family::Lock, 20));
+    world.ask(exclusive(1).block());
+    world.step(&Step::Pass { us: 20 * MS });
+    world.step(&Step::Release(KEY, Family::Lock, 1));
+    assert_eq!(world.heard(), [(1, "granted")]);
+    assert_eq!(world.attempt(exclusive(1)), "granted");
+}
+
 #[test]
 fn grant_wins_over_wait_that_ends_with_the_pause() {
     let mut world = world();

@@ -194,6 +194,23 @@ fn vacant_place_of_another_family_is_dropped() {
     assert_eq!(world.heard(), [(2, "granted")], "the place is gone");
 }
 
+/// What a token has left in another family gives it no rank: it comes last.
+#[test]
+fn token_of_another_family_comes_last() {
+    let mut world = world();
+    world.ask(permits(0, 1).limit(1));
+    world.ask(permits(1, 1).block());
+    disconnect(&mut world, 1);
+    world.step(&Step::Delete(KEY));
+    world.ask(exclusive(2));
+    for token in [3, 1] {
+        world.ask(exclusive(token).keep(5_000));
+    }
+    release(&mut world, Family::Lock, 2);
+    let first = world.ask(exclusive(3).keep(5_000));
+    assert_eq!(first.as_ref().map(word), Some("granted"));
+}
+
 /// The server was out of memory, and refused requests that need none: a repeat, and the place that the token had.
 #[test]
 fn without_memory_only_new_holds_and_places_are_refused() {

@@ -228,6 +228,8 @@ impl World {
             Step::Wait(name, block, conn) => return self.wait(name, block, conn),
             Step::Release(name, family, number) => {
                 let token = token(number);
+                // The end of a pause may grant the request before the call, which then ends the hold.
+                self.do_overdue(name);
                 let held = self.holds(name, &token);
                 let mut withdrew = false;
                 let ours = |visit: &mut Visit<'_>| {

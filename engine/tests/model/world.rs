@@ -133,7 +133,12 @@ impl World {
 
     /// Whether some token waits for a key that it holds already, because the key was moved there.
     pub fn a_waiter_holds_already(&self) -> bool {
-        self.model.queues.iter().any(|queue| {
+        self.where_a_waiter_holds().next().is_some()
+    }
+
+    /// Returns the names for which some token waits that holds their key already.
+    fn where_a_waiter_holds(&self) -> impl Iterator<Item = Name> {
+        let queues = self.model.queues.iter().filter(|queue| {
             let holds = self
                 .model
                 .content(queue.name)
@@ -144,7 +149,8 @@ impl World {
                     .any(|hold| seat.token.as_ref() == Some(&hold.token))
             };
             queue.seats.iter().any(waits)
-        })
+        });
+        queues.map(|queue| queue.name)
     }
 
     /// Whether some hold will end because its connection has closed.

@@ -205,6 +205,11 @@ impl World {
 
     /// The timer fires.
     pub fn run_tick(&mut self) {
+        // The contract leaves open whether the timer ends a pause or lapses a hold first. A token that waits for
+        // what it holds is answered by that, so let the pause end first, as before a request.
+        for name in self.where_a_waiter_holds().collect::<Vec<_>>() {
+            self.do_overdue(name);
+        }
         if self.now.may_write {
             self.now.lease.0 = self.now.lease.0.next_multiple_of(TICK_US);
         }

@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    pub(super) fn do_overdue(&mut self, name: Name) {
+    pub fn do_overdue(&mut self, name: Name) {
         let now = self.now;
         if now.may_write {
             let done = self.primary.do_overdue(name, now);
