@@ -95,7 +95,7 @@ impl Queues {
                 self.drop_if_empty(id);
             }
         }
-        while let Some((_, id, rank)) = self.vacant.first().copied() {
+        while let Some((_, rank, id)) = self.vacant.first().copied() {
             self.leave(id, rank);
             self.drop_if_empty(id);
         }

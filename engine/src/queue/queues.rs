@@ -35,9 +35,10 @@ pub struct Queues {
     /// The queues that have waiters, the longest wait first.
     pub(super) by_since: BTreeSet<(MonoUs, QueueId)>,
     /// When waits run out.
-    pub(super) waits: BTreeSet<(MonoUs, QueueId, Rank)>,
-    /// When vacant places run out. The first is given up when room is needed.
-    pub(super) vacant: BTreeSet<(MonoUs, QueueId, Rank)>,
+    pub(super) waits: BTreeSet<(MonoUs, Rank, QueueId)>,
+    /// When vacant places run out. The first is given up when room is needed: of several that run out together, the one
+    /// that was taken first.
+    pub(super) vacant: BTreeSet<(MonoUs, Rank, QueueId)>,
     /// When kept places run out on which nobody waits, by the lease clock. A place without a moment is not listed. Places
     /// that a flush has dropped are listed until they are taken apart.
     pub(super) keeps: BTreeSet<(LeaseUs, QueueId, Rank)>,
@@ -138,7 +139,7 @@ impl Queues {
             self.leave(id, rank);
         }
         while self.places >= server
-            && let Some((_, id, rank)) = self.vacant.first().copied()
+            && let Some((_, rank, id)) = self.vacant.first().copied()
         {
             self.leave(id, rank);
         }
@@ -193,12 +194,12 @@ impl Queues {
                 self.by_waiter.insert(parked.waiter, (id, rank));
                 self.by_client.insert(parked.client, parked.waiter);
                 if parked.until != MonoUs::NEVER {
-                    self.waits.insert((parked.until, id, rank));
+                    self.waits.insert((parked.until, rank, id));
                 }
             }
             Presence::Kept { until: LeaseUs(0) } => {}
             Presence::Kept { until } => drop(self.keeps.insert((*until, id, rank))),
-            Presence::Vacant { until, .. } => drop(self.vacant.insert((*until, id, rank))),
+            Presence::Vacant { until, .. } => drop(self.vacant.insert((*until, rank, id))),
         }
     }
 
@@ -211,10 +212,10 @@ impl Queues {
                 if self.by_client.get(&parked.client) == Some(&parked.waiter) {
                     self.by_client.remove(&parked.client);
                 }
-                self.waits.remove(&(parked.until, id, rank));
+                self.waits.remove(&(parked.until, rank, id));
             }
             Presence::Kept { until } => self.unlist_keep(*until, id, rank),
-            Presence::Vacant { until, .. } => drop(self.vacant.remove(&(*until, id, rank))),
+            Presence::Vacant { until, .. } => drop(self.vacant.remove(&(*until, rank, id))),
         }
     }
 
@@ -322,12 +323,13 @@ impl Queues {
     /// Returns the wait or the vacant place that runs out next, and when.
     pub fn first_moment(&self) -> Option<(MonoUs, QueueId, Rank)> {
         let (wait, vacant) = (self.waits.first(), self.vacant.first());
-        wait.into_iter().chain(vacant).min().copied()
+        let (moment, rank, id) = *wait.into_iter().chain(vacant).min()?;
+        Some((moment, id, rank))
     }
 
     /// Whether this wait or vacant place still runs out at this moment.
     pub fn runs_out(&self, moment: MonoUs, id: QueueId, rank: Rank) -> bool {
-        let listed = (moment, id, rank);
+        let listed = (moment, rank, id);
         self.waits.contains(&listed) || self.vacant.contains(&listed)
     }
 

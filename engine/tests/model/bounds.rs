@@ -340,6 +340,29 @@ fn queues_hold_at_their_bounds() {
     }
 }
 
+/// The contract says that the oldest vacant place goes first. Of two that became vacant in the same microsecond this is
+/// the one that was taken first, whatever their keys.
+#[test]
+fn of_places_vacated_together_the_first_taken_goes_first() {
+    let mut world = World::new(Settings {
+        max_waiters: 3,
+        ..settings()
+    });
+    let other = (0, 1);
+    world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 0)));
+    world.step(&Step::Acquire(ask(other, Claim::Exclusive, 0)));
+    for (name, token) in [(KEY, 1), (other, 2), (KEY, 3)] {
+        world.step(&Step::Acquire(ask(name, Claim::Exclusive, token).block()));
+    }
+    world.step(&Step::Release(KEY, Family::Lock, 3));
+    world.step(&Step::Release(other, Family::Lock, 2));
+    world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 4).block()));
+    for (name, token, told) in [(KEY, 3, Answer::Withdrawn), (other, 2, Answer::NotGranted)] {
+        let answer = world.step(&Step::Acquire(ask(name, Claim::Exclusive, token)));
+        assert_eq!(answer, Some(told), "token {token}");
+    }
+}
+
 #[test]
 fn lease_after_restart_has_rest_plus_grace() {
     let grace = Settings {

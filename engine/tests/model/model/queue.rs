@@ -232,9 +232,9 @@ impl Model {
         {
             let vacant = self.queues.iter().flat_map(|queue| {
                 let vacant = queue.seats.iter().filter(|seat| seat.is_vacant());
-                vacant.map(|seat| (seat.runs_out_us(), queue.name, seat.rank))
+                vacant.map(|seat| (seat.runs_out_us(), seat.rank, queue.name))
             });
-            let (_, name, rank) = vacant.min().ok_or(FullQueue::Server(bounds.1))?;
+            let (_, rank, name) = vacant.min().ok_or(FullQueue::Server(bounds.1))?;
             self.queue(name).seats.retain(|seat| seat.rank != rank);
         }
         Ok(())
