@@ -46,6 +46,8 @@ pub struct Visit<'v> {
     pub(crate) state: Option<StateId>,
     /// The queue of the key when it was last found. It may be gone since.
     pub(crate) queue: Option<QueueId>,
+    /// Whether requests waited for the key when the visit began.
+    pub(crate) was_waited_for: bool,
     /// Whether the keyspace had a value before the visit.
     pub(crate) is_stored: bool,
     /// Something has changed since the queue was last served and the key was indexed.
@@ -82,6 +84,8 @@ impl Asking {
 impl<'v> Visit<'v> {
     pub(crate) fn new(engine: &'v mut Engine, key: Key<'v>, now: Now) -> Visit<'v> {
         let queue = engine.queues.find(key.db, key.name);
+        let queued = queue.and_then(|queue| engine.queues.get(queue));
+        let was_waited_for = queued.is_some_and(WaitQueue::is_waited_in);
         Visit {
             engine,
             now,
@@ -89,6 +93,7 @@ impl<'v> Visit<'v> {
             name: key.name,
             state: key.state,
             queue,
+            was_waited_for,
             is_stored: key.state.is_some(),
             is_stale: false,
             comes_due: None,

@@ -2,6 +2,7 @@
 
 use crate::change::Change;
 use crate::engine::Engine;
+use crate::queue::wait_queue::WaitQueue;
 use crate::state::Body;
 use crate::store::slab::StateId;
 use crate::types::{Family, Now};
@@ -57,22 +58,25 @@ impl Visit<'_> {
     /// Serves the requests that can be served. Then removes the key if nothing keeps it; otherwise updates its entries
     /// in the deadline indexes.
     pub(crate) fn settle(&mut self) {
-        // An empty queue counts too: its last request has just left, and the queue goes with this visit.
-        let was_queued = self.queue().is_some();
+        let waited = self.was_waited_for || self.queue().is_some_and(WaitQueue::is_waited_in);
         self.serve();
-        let (mut waited, mut keeps) = (false, false);
+        let (mut waits, mut keeps) = (false, false);
         if let Some(queue) = self.queue.and_then(|id| self.engine.queues.get_mut(id)) {
+            queue.left_unsettled = false;
+            waits = queue.waiters() > 0;
             // Kept places are saved with the value of their name, so they keep it.
-            (waited, keeps) = (queue.waiters() > 0, queue.kept() > 0);
+            keeps = queue.kept() > 0;
             queue.holder = self.state;
         }
         let Some(id) = self.state else { return };
         let now = self.now.unix();
-        if was_queued && let Some(body) = self.engine.store.body_mut(id) {
+        if (waited || waits)
+            && let Some(body) = self.engine.store.body_mut(id)
+        {
             body.watched(now);
         }
         let settings = &self.engine.settings;
-        let is_over = |body: &Body| !body.outlives_use(settings, waited, now);
+        let is_over = |body: &Body| !body.outlives_use(settings, waits, now);
         if self.now.may_write && !keeps && self.body().is_some_and(is_over) {
             self.vanish();
         } else {
@@ -103,7 +107,7 @@ impl Visit<'_> {
     /// Forgets a state that has been kept long enough, as a step of its own: a later visit serves the requests that
     /// wait for its key, and makes a new state. Returns whether it forgot one.
     pub(crate) fn forget_if_over(&mut self) -> bool {
-        let is_over = self.look().is_over();
+        let is_over = self.look().is_over(|| self.was_waited_for);
         if is_over {
             self.vanish();
             self.is_stale = false;

@@ -5,6 +5,7 @@ use crate::answer::Answer;
 use crate::change::{Change, End};
 use crate::engine::Engine;
 use crate::hold::Hold;
+use crate::queue::wait_queue::WaitQueue;
 use crate::state::Body;
 use crate::state::families::once::Completion;
 use crate::types::{Family, Now, Token};
@@ -69,19 +70,23 @@ impl<'l> Look<'l> {
         if opens_at.is_some_and(|at| at.has_come(self.now.unix())) {
             return Some(Task::Open(state));
         }
-        self.is_over().then_some(Task::Retire(state))
+        let waited = || {
+            let queues = &self.engine.queues;
+            let queue = queues.find(self.key.db, self.key.name);
+            (queue.and_then(|id| queues.get(id))).is_some_and(WaitQueue::is_waited_in)
+        };
+        self.is_over(waited).then_some(Task::Retire(state))
     }
 
-    /// Whether the state has been kept long enough. Queued requests do not keep a finished result or tally longer: such
-    /// a key has a queue only if RENAME or SWAPDB brought it there.
-    pub(crate) fn is_over(&self) -> bool {
-        let (engine, now) = (self.engine, self.now.unix());
-        let is_queued = || engine.queues.find(self.key.db, self.key.name).is_some();
+    /// Whether the state has been kept long enough. `waited` says that requests wait for it. They do not keep a finished
+    /// result or tally longer: such a key has a queue only if RENAME or SWAPDB brought it there.
+    pub(crate) fn is_over(&self, waited: impl Fn() -> bool) -> bool {
+        let (settings, now) = (&self.engine.settings, self.now.unix());
         self.body().is_some_and(|body| {
-            let until = body.retained_until(&engine.settings);
+            let until = body.retained_until(settings);
             until.is_some_and(|until| until.has_come(now)) && {
-                let waited = !body.is_concluded() && is_queued();
-                !body.outlives_use(&engine.settings, waited, now)
+                let waited = !body.is_concluded() && waited();
+                !body.outlives_use(settings, waited, now)
             }
         })
     }

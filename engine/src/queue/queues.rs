@@ -270,6 +270,7 @@ impl Queues {
     pub fn left_unserved(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get_mut(&id) {
             queue.left_unserved = true;
+            queue.left_unsettled = true;
         }
         self.set_due(id);
     }

@@ -50,6 +50,8 @@ pub struct WaitQueue {
     answered: VecDeque<(Answer, BTreeMap<Rank, Watcher>)>,
     /// A request has left unserved since the last visit: until then new requests had to queue behind it.
     pub left_unserved: bool,
+    /// A request has left unserved since the key was last settled, which notes until when requests waited.
+    pub left_unsettled: bool,
     /// For each family, the limit that was last in force or given by a request: see [`WaitQueue::limit`].
     limits: [Option<u32>; Family::ALL.len()],
 }
@@ -94,6 +96,7 @@ impl WaitQueue {
             watching: BTreeMap::new(),
             answered: VecDeque::new(),
             left_unserved: false,
+            left_unsettled: false,
             limits: [None; Family::ALL.len()],
         }
     }
@@ -111,6 +114,12 @@ impl WaitQueue {
     pub fn waiters(&self) -> usize {
         let answered = self.answered.iter().map(|(_, watchers)| watchers.len());
         self.line.len() + self.watching.len() + answered.sum::<usize>()
+    }
+
+    /// Whether requests wait, or one has left and its key was not settled since: until then it counts as one that waits.
+    /// A vacant place does not count.
+    pub fn is_waited_in(&self) -> bool {
+        self.waiters() > 0 || self.left_unsettled
     }
 
     pub fn kept(&self) -> usize {

@@ -10,7 +10,7 @@ use dsync_engine::types::{Claim, MAX_PERMITS};
 use dsync_engine::{Family, Settings};
 
 /// Returns the steps that do everything which is due after this many milliseconds.
-fn later(ms: u64) -> [Step; 2] {
+pub fn later(ms: u64) -> [Step; 2] {
     [Step::Pass { us: ms * MS }, Step::Tick]
 }
 
@@ -175,69 +175,6 @@ fn vacant_place_is_kept_to_its_microsecond() {
             won,
             "back {when}: {first} should be first, {:?}",
             world.told
-        );
-    }
-}
-
-#[test]
-fn group_is_kept_to_its_millisecond() {
-    // How the group came to its state, and how long it is kept then.
-    let finished: &[Step] = &[
-        Step::Acquire(ask(KEY, Claim::Member, 0)),
-        Step::Done(KEY, vec![0]),
-    ];
-    let idle: &[Step] = &[Step::Expect(KEY, 1)];
-    let idle_after_a_member: &[Step] = &[
-        Step::Expect(KEY, 2),
-        Step::Acquire(ask(KEY, Claim::Member, 0)),
-        Step::Pass { us: 7 * MS },
-        Step::Done(KEY, vec![0]),
-    ];
-    for (label, before, kept_ms) in [
-        ("finished", finished, 6),
-        ("idle", idle, 40),
-        ("idle again", idle_after_a_member, 40),
-    ] {
-        for (at_us, when) in around(kept_ms * MS) {
-            for asked in [false, true] {
-                let mut world = World::new(settings());
-                world.steps(before);
-                world.step(&Step::Pass { us: at_us });
-                // A WAIT that comes before the timer must find the group gone too.
-                world.step(&if asked {
-                    Step::Wait(KEY, None, 1)
-                } else {
-                    Step::Tick
-                });
-                let gone = world.primary.state(KEY).is_none();
-                assert_eq!(
-                    gone,
-                    at_us >= kept_ms * MS,
-                    "{label}, {when}, asked: {asked}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
-fn group_with_watcher_is_not_idle() {
-    for (at_us, when) in around(40 * MS) {
-        let mut world = World::new(Settings {
-            rejoin_ms: 0,
-            ..settings()
-        });
-        world.step(&Step::Expect(KEY, 1));
-        world.step(&Step::Pass { us: 10 * MS });
-        world.step(&Step::Wait(KEY, Some(crate::steps::Block::Ms(100)), 1));
-        world.steps(&later(100));
-        assert_eq!(world.told, [(1, Answer::NotGranted)]);
-        world.steps(&[Step::Pass { us: at_us }, Step::Tick]);
-        let gone = world.primary.state(KEY).is_none();
-        assert_eq!(
-            gone,
-            at_us >= 40 * MS,
-            "{when} of the last wait's end plus 40 ms"
         );
     }
 }

@@ -99,11 +99,10 @@ pub fn kinds() -> [HistoryKind; 7] {
             conns: 14,
             ..usual
         },
-        // There are no vacant places and keys do not move here, so the contract says exactly how long a key was idle.
+        // Keys do not move here, so the contract says exactly how long a key was idle.
         HistoryKind {
             label: "idle keys",
             settings: Settings {
-                rejoin_ms: 0,
                 group_idle_ms: 9,
                 once_keep_ms: 9,
                 ..usual.settings
@@ -247,13 +246,11 @@ impl Chooser {
             false => None,
         };
         let keeps = keep_ms.is_some();
-        // Without vacant places there are no kept ones that may fail either, because they leave a vacant place then.
-        let may_fail = !keeps || self.kind.settings.rejoin_ms > 0;
         Ask {
             name,
             claim: self.claim(family),
             limit: self.random.pick(limits),
-            max_attempts: self.random.pick(max_attempts).filter(|_| may_fail),
+            max_attempts: self.random.pick(max_attempts),
             lease_ms: self.random.pick(&[1, 2, 3, 5, 8, 13, 200]),
             block: self.block().filter(|_| !keeps),
             keep_ms,
@@ -286,8 +283,7 @@ impl Chooser {
             ask.limit = ask
                 .limit
                 .filter(|_| matches!(ask.claim.family(), Family::Semaphore | Family::Group));
-            let may_fail = ask.claim == Claim::Run && self.kind.settings.rejoin_ms > 0;
-            ask.max_attempts = ask.max_attempts.filter(|_| may_fail);
+            ask.max_attempts = ask.max_attempts.filter(|_| ask.claim == Claim::Run);
         }
         ask
     }

@@ -10,7 +10,7 @@
 //!
 //! The tests:
 //! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `indexes`, `pauses`, `rounds`,
-//!   `once`, `delays`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `freed`;
+//!   `once`, `delays`, `idle`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `freed`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -39,6 +39,7 @@ mod fixture;
 mod follow;
 mod freed;
 mod history;
+mod idle;
 mod indexes;
 mod kept;
 mod kept_elsewhere;

@@ -59,10 +59,7 @@ impl Model {
                         ticket,
                         answer,
                     }),
-                    None => {
-                        queue.left |= seat.ticket().is_some();
-                        self.tell(name, rank, answer, now);
-                    }
+                    None => self.tell(name, rank, answer, now),
                 }
             }
             self.visit(name, now);
@@ -145,14 +142,11 @@ impl Model {
                 let left_us = until_ms.saturating_sub(ms(now)) * 1_000;
                 first = first.into_iter().chain([left_us]).min();
             }
-            // A vacant place is no waiter. But while a place is vacant, the contract does not say exactly how long the
-            // key has been idle.
-            let over = content.finished_ms.is_some() || content.work.done.is_some();
-            let exact = over || self.settings.rejoin_ms == 0;
+            // A vacant place is no waiter.
             let unused = content.holds.is_empty() && self.waiters(name) == 0;
             let is_kept = matches!(content.family, Family::Group | Family::Once);
             let until_ms = self.kept_until_ms(content);
-            if is_kept && unused && exact && until_ms < u64::MAX {
+            if is_kept && unused && until_ms < u64::MAX {
                 let left_ms = until_ms.saturating_sub(ms(now));
                 first = first.into_iter().chain([left_ms * 1_000]).min();
             }

@@ -123,7 +123,7 @@ pub struct ModelQueue {
     /// For each family, the limit for its waiters if the key is removed: the last one that a request gave or, without
     /// any, the one that an operator pinned.
     pub(super) kept_limits: Vec<(Family, u32)>,
-    /// A waiter has left since the last visit.
+    /// A waiter has left, and its key was not settled since.
     pub(super) left: bool,
 }
 
@@ -400,6 +400,7 @@ impl Model {
                 seats.insert(at, told);
             }
         }
+        self.queue(name).left |= !seat.is_vacant();
         match seat.ticket() {
             Some(ticket) => self.wakes.push(ModelWake {
                 name,

@@ -153,9 +153,9 @@ impl Model {
         };
         let is_kept = matches!(content.family, Family::Group | Family::Once);
         let is_concluded = content.finished_ms.is_some() || content.work.done.is_some();
-        // A waiter that has left counts until the next visit, which notes when a request last waited.
+        // A waiter that has left counts until the key is settled, which notes when a request last waited.
         let mut queues = self.queues.iter().filter(|queue| queue.name == name);
-        let is_queued = queues.any(|queue| queue.left || !queue.seats.is_empty());
+        let is_queued = queues.any(|queue| queue.left) || self.waiters(name) > 0;
         let is_used = !content.holds.is_empty() || !is_concluded && is_queued;
         let may_go = !is_used && content.kept_at_least_until_ms().is_none();
         if is_kept && may_go && self.kept_until_ms(content) <= ms(now) {
