@@ -304,6 +304,27 @@ fn kept_place_of_overwritten_key_goes_when_it_can_be_written() {
     assert!(world.primary.places(KEY).is_empty());
 }
 
+/// After a failover, the moment at which a client began to wait is known by the clocks of two servers. A flush drops its
+/// kept place, and the client asks for one again.
+#[test]
+fn place_kept_again_after_failover_and_flush_is_replicated() {
+    let mut world = world();
+    world.ask(exclusive(0));
+    for token in [1, 2] {
+        world.ask(exclusive(token).keep(5_000));
+    }
+    world.step(&Step::Failover { ms: 10 });
+    for token in [1, 2] {
+        world.ask(exclusive(token).block());
+    }
+    world.step(&Step::Flush(None));
+    let answer = world.ask(exclusive(2).keep(5_000));
+    assert_eq!(answer.as_ref().map(word), Some("waiting"));
+    let places = world.primary.places(KEY);
+    assert_eq!(places.len(), 1);
+    assert_eq!(world.replica.places(KEY), places);
+}
+
 /// FLUSHALL with queues on many keys: each queue is served afresh, and the old holds have no effect.
 #[test]
 fn flushall_serves_every_queue() {

@@ -42,8 +42,9 @@ pub struct ModelKeep {
     pub ms: u32,
     /// Until when, by the lease clock, if nobody waits on it.
     pub until_us: u64,
-    /// When the place was first taken, by the wall clock.
-    pub since_ms: u64,
+    /// When the place was first taken, by the wall clock; `None` if it was lost with a flush, and is computed from the
+    /// clocks of two servers.
+    pub since_ms: Option<u64>,
 }
 
 #[derive(Clone)]

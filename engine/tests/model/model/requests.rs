@@ -127,6 +127,7 @@ impl Model {
         let stands = self.seats(name).iter().find(same_token);
         if let Some(seat) = stands.filter(|_| queues) {
             let since_ms = ms(now) - (now.mono.0 - seat.since_us) / 1_000;
+            let since_ms = Some(since_ms).filter(|_| !seat.is_moved);
             let since_ms = seat.keep.map_or(since_ms, |keep| keep.since_ms);
             let keep = request.keep_ms.map(|ms| ModelKeep {
                 ms,
@@ -191,7 +192,7 @@ impl Model {
         let keep = request.keep_ms.map(|keep_ms| ModelKeep {
             ms: keep_ms,
             until_us: 0,
-            since_ms: ms(now),
+            since_ms: Some(ms(now)),
         });
         if keep.is_some()
             && let Err(full) = self.check_room_for_kept(name)

@@ -271,10 +271,12 @@ impl World {
                 "{name:?}: what the place is for"
             );
             assert_eq!(
-                (place.max_attempts, &place.owner, place.since.0),
-                (request.max_attempts, &request.owner, keep.since_ms),
+                (place.max_attempts, &place.owner),
+                (request.max_attempts, &request.owner),
                 "{name:?}: whose the place is"
             );
+            let since_ms = keep.since_ms.unwrap_or(place.since.0);
+            assert_eq!(place.since.0, since_ms, "{name:?}: since when");
         }
         assert!(kept.next().is_none(), "{name:?}: places too few");
     }
