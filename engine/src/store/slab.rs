@@ -1,6 +1,6 @@
 //! The store of states: values under small integer ids, in chunks of fixed size.
 //!
-//! Guaranteed: a value never moves. To grow, the slab allocates one more chunk and copies only its list of chunks (16
+//! Guaranteed: a value never moves. To grow, the slab allocates one more chunk and copies only its list of chunks (32
 //! bytes for 64 values). A `Vec` of a million states would be copied while clients wait, because the server's
 //! allocator has no realloc. A value costs `size_of::<Option<T>>()` and one bit; if `T` has a niche that is
 //! `size_of::<T>()`. After `take` an id stays reserved until `free`. So when the server frees a value on another
@@ -69,9 +69,10 @@ impl StateId {
 }
 
 struct Chunk<T> {
-    /// `None` if the memory was given back because no id of the chunk was in use. A slot whose id is free is `None`; a
-    /// slot whose id is in use is `None` only while the id is reserved.
-    slots: Option<Box<[Option<T>; CHUNK]>>,
+    /// The slots that were used so far, with room for all from the first on; without memory if it was given back because
+    /// no id of the chunk was in use. A slot whose id is free is `None`; a slot whose id is in use is `None` only while
+    /// the id is reserved.
+    slots: Vec<Option<T>>,
     /// The ids in use, from `insert` to `free`: one bit for each.
     in_use: u64,
 }
@@ -111,9 +112,13 @@ impl<T> Slab<T> {
         let c = lowest.or_else(|| self.open_chunk())?;
         let chunk = &mut self.chunks[c];
         let slot = chunk.in_use.trailing_ones() as usize;
-        let free = chunk.slots.as_mut()?.get_mut(slot)?;
-        debug_assert!(free.is_none(), "a free id has a value");
-        *free = Some(value);
+        match chunk.slots.get_mut(slot) {
+            Some(free) => {
+                debug_assert!(free.is_none(), "a free id has a value");
+                *free = Some(value);
+            }
+            None => chunk.slots.push(Some(value)),
+        }
         chunk.in_use |= 1 << slot;
         if chunk.in_use == u64::MAX {
             self.roomy.remove(&c);
@@ -124,19 +129,19 @@ impl<T> Slab<T> {
     /// Returns the value; `None` for an id that is free or reserved.
     pub fn get(&self, id: StateId) -> Option<&T> {
         let (c, slot) = id.place();
-        self.chunks.get(c)?.slots.as_ref()?[slot].as_ref()
+        self.chunks.get(c)?.slots.get(slot)?.as_ref()
     }
 
     /// As [`Slab::get`].
     pub fn get_mut(&mut self, id: StateId) -> Option<&mut T> {
         let (c, slot) = id.place();
-        self.chunks.get_mut(c)?.slots.as_mut()?[slot].as_mut()
+        self.chunks.get_mut(c)?.slots.get_mut(slot)?.as_mut()
     }
 
     /// Removes the value and returns it. The id stays reserved: `insert` does not use it before [`Slab::free`].
     pub fn take(&mut self, id: StateId) -> Option<T> {
         let (c, slot) = id.place();
-        self.chunks.get_mut(c)?.slots.as_mut()?[slot].take()
+        self.chunks.get_mut(c)?.slots.get_mut(slot)?.take()
     }
 
     /// Makes the id free, and drops its value if it still has one. Does nothing to an id that is not in use. Returns
@@ -154,7 +159,7 @@ impl<T> Slab<T> {
         chunk.in_use &= !(1 << slot);
         let gives_back = chunk.in_use == 0 && self.roomy.len() > self.max_spare;
         if gives_back {
-            chunk.slots = None;
+            chunk.slots = Vec::new();
             self.roomy.remove(&c);
             self.bare.push(c);
         }
@@ -176,8 +181,7 @@ impl<T> Slab<T> {
             let from = if c == first { first_slot } else { 0 };
             let slots = (from..CHUNK).filter(|slot| chunk.in_use & 1 << slot != 0);
             slots.filter_map(move |slot| {
-                let value = chunk.slots.as_ref()?[slot].as_ref()?;
-                Some((StateId::at(c, slot)?, value))
+                Some((StateId::at(c, slot)?, chunk.slots.get(slot)?.as_ref()?))
             })
         })
     }
@@ -189,10 +193,8 @@ impl<T> Slab<T> {
         if c == self.max_chunks {
             return None;
         }
-        let chunk = Chunk {
-            slots: Some(Box::new([const { None }; CHUNK])),
-            in_use: 0,
-        };
+        let slots = Vec::with_capacity(CHUNK);
+        let chunk = Chunk { slots, in_use: 0 };
         match self.chunks.get_mut(c) {
             Some(bare) => *bare = chunk,
             None => self.chunks.push(chunk),
