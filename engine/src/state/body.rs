@@ -50,7 +50,7 @@ pub struct State {
     pub address: Address,
 }
 
-// A million locks are a million of these. 1,024 of them fill a size class of the server's allocator exactly.
+// A million locks are a million of these. 64 of them fill a size class of the server's allocator exactly.
 const _: () = assert!(size_of::<Option<State>>() == 80);
 
 /// Evaluates the expression with the [`Policy`] of whichever family the value is of. Unlike `&dyn Policy`, it lets the
