@@ -22,6 +22,7 @@ pub struct KeptPlace {
     pub token: Token,
     pub claim: Claim,
     pub lease: LeaseMs,
+    pub min_hold: Option<LeaseMs>,
     /// How long the place is kept from the last request for it.
     pub keep_ms: u32,
     /// For a run: how many attempts the request allows in all.
@@ -40,6 +41,12 @@ pub enum Change {
         deadline: UnixMs,
     },
     End {
+        fence: Fence,
+        how: End,
+        at: UnixMs,
+    },
+    /// The hold has ended early, and rests: its place stays taken until its MINHOLD is over, or until an END.
+    Rest {
         fence: Fence,
         how: End,
         at: UnixMs,
@@ -113,6 +120,7 @@ impl Change {
             Change::Grant(grant) => Some(grant.fence),
             Change::Renew { fence, .. }
             | Change::End { fence, .. }
+            | Change::Rest { fence, .. }
             | Change::Fail { fence, .. }
             | Change::Unheard { fence, .. } => Some(*fence),
             Change::Complete { fence, .. } => *fence,
@@ -178,25 +186,33 @@ pub enum End {
     /// Its connection had closed before the grant was written to it, or its place was kept and its token was not heard
     /// from in time.
     Undelivered,
+    /// It had ended before, and its rest is over.
+    Rested,
 }
 
 impl End {
     /// Each with its word, in the order of their numbers in packed strings.
-    pub(crate) const ALL: [(End, &'static str); 6] = [
+    pub(crate) const ALL: [(End, &'static str); 7] = [
         (End::Released, "released"),
         (End::Done, "done"),
         (End::Lapsed, "lapsed"),
         (End::Revoked, "revoked"),
         (End::Disconnected, "disconnected"),
         (End::Undelivered, "undelivered"),
+        (End::Rested, "rested"),
     ];
 
     /// Whether the hold ended although its client did not ask for that.
     pub fn is_unasked(self) -> bool {
         match self {
-            End::Released | End::Done => false,
+            End::Released | End::Done | End::Rested => false,
             End::Lapsed | End::Revoked | End::Disconnected | End::Undelivered => true,
         }
+    }
+
+    /// Whether a hold with MINHOLD that ends so keeps its place taken.
+    pub fn may_rest(self) -> bool {
+        matches!(self, End::Released | End::Lapsed | End::Disconnected)
     }
 
     pub fn word(self) -> &'static str {

@@ -51,6 +51,11 @@ impl Engine {
         self.store.holds(family)
     }
 
+    /// Returns the number of holds that rest.
+    pub fn resting(&self) -> u64 {
+        self.store.resting()
+    }
+
     pub fn fences(&self) -> &Fences {
         &self.term.fences
     }

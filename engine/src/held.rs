@@ -34,9 +34,9 @@ pub struct FoundHold<'e> {
 }
 
 impl Engine {
-    /// Continues a walk over all holds, or begins one with `None`. Looks at `looks` holds at most, and returns those
-    /// whose owner is wanted; and where to continue, `None` after the last hold. A state without holds costs a look
-    /// too, because there may be a million of them.
+    /// Continues a walk over all holds, or begins one with `None`. Looks at `looks` holds at most, and returns those that
+    /// do not rest and whose owner is wanted; and where to continue, `None` after the last hold. A state without holds
+    /// costs a look too, because there may be a million of them.
     pub fn held(
         &self,
         from: Option<HeldCursor>,
@@ -66,7 +66,7 @@ impl Engine {
                 }
                 left -= 1;
                 fence = hold.fence();
-                if is_wanted(hold.owner()) {
+                if !hold.is_resting() && is_wanted(hold.owner()) {
                     found.push(FoundHold {
                         key,
                         family: state.body.family(),

@@ -15,6 +15,8 @@ use crate::store::slab::StateId;
 use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
 use extras::{Extras, Numbers, U24};
 
+pub use extras::Rest;
+
 /// What is replicated and saved of a hold, and therefore equal on all servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
@@ -24,11 +26,19 @@ pub struct Grant {
     /// The lowest number that no other hold of the semaphore had. Set exactly if the claim is [`Claim::Indexed`].
     pub index: Option<u32>,
     pub lease: LeaseMs,
+    pub rest: Rest,
     /// The wall-clock end of the lease, as it was written at the grant or the last renewal.
     pub deadline: UnixMs,
     pub granted: UnixMs,
     pub renewed: bool,
     pub owner: Option<Box<[u8]>>,
+}
+
+impl Grant {
+    /// Whether the hold has an option that format version 5 brought.
+    pub(crate) fn has_options(&self) -> bool {
+        self.index.is_some() || self.rest != Rest::None
+    }
 }
 
 /// One grant of a lock, of permits or of a membership.
@@ -75,11 +85,14 @@ mod bits {
     pub(super) const EPHEMERAL: u64 = RENEWED << 1;
     /// The hold has an owner, perhaps an empty one.
     pub(super) const OWNED: u64 = EPHEMERAL << 1;
+    /// The hold has options in its box, so that those without are not asked for them there.
+    pub(super) const BOXED_OPTIONS: u64 = OWNED << 1;
     /// The bits of the client above the low 32.
     pub(super) const CLIENT: u64 = u64::MAX << CLIENT_SHIFT;
-    pub(super) const CLIENT_SHIFT: u32 = 56;
+    pub(super) const CLIENT_SHIFT: u32 = 57;
 
-    const _: () = assert!((FENCE | RENEWED | EPHEMERAL | OWNED) ^ CLIENT == u64::MAX);
+    const _: () =
+        assert!((FENCE | RENEWED | EPHEMERAL | OWNED | BOXED_OPTIONS) ^ CLIENT == u64::MAX);
 }
 
 impl Hold {
@@ -97,8 +110,13 @@ impl Hold {
         if grant.owner.is_some() {
             word |= bits::OWNED;
         }
+        let has_options = grant.rest != Rest::None;
+        if has_options {
+            word |= bits::BOXED_OPTIONS;
+        }
+        let has_extras = text.len() + owner.len() > 0 || has_options;
         let mut hold = Hold {
-            extras: (text.len() + owner.len() > 0).then(|| Extras::new(text, owner)),
+            extras: has_extras.then(|| Extras::new(text, owner, grant.rest)),
             uuid,
             due: LeaseUs(0),
             word,
@@ -130,6 +148,7 @@ impl Hold {
             claim: self.claim(),
             index: self.index(),
             lease: self.lease,
+            rest: self.rest().0,
             deadline,
             granted,
             renewed: self.is_renewed(),
@@ -150,10 +169,46 @@ impl Hold {
 
     pub(crate) fn has_token(&self, token: &Token) -> bool {
         match (token, self.token_text()) {
-            (Token::Uuid(uuid), None) => *uuid == self.uuid,
+            (Token::Uuid(uuid), None) => *uuid == self.uuid && !self.is_resting(),
             (Token::Text(theirs), Some(ours)) => **theirs == *ours,
             (Token::Uuid(_), Some(_)) | (Token::Text(_), None) => false,
         }
+    }
+
+    /// Returns what becomes of the place of the hold when it ends early, and until when it stays taken by this server's
+    /// lease clock. As `due`, that counts only if it is not before the moment at which this server last took over.
+    pub(crate) fn rest(&self) -> (Rest, LeaseUs) {
+        let extras = self.extras.as_deref();
+        let extras = extras.filter(|_| self.is_marked(bits::BOXED_OPTIONS));
+        extras.map(Extras::rest).unwrap_or_default()
+    }
+
+    /// Whether the hold has INDEX, MINHOLD or a rest.
+    pub fn has_options(&self) -> bool {
+        self.is_marked(bits::BOXED_OPTIONS) || self.kind == Kind::Indexed
+    }
+
+    /// Whether the hold has ended, and its place stays taken until the end of the lease.
+    pub fn is_resting(&self) -> bool {
+        self.rest().0 == Rest::Now
+    }
+
+    pub(super) fn set_rests_until(&mut self, until: LeaseUs) {
+        if let Some(extras) = &mut self.extras {
+            extras.set_rest(extras.rest().0, until);
+        }
+    }
+
+    /// Returns what is left of the hold when it ends early, without a connection and a moment; `None` if nothing is.
+    pub(super) fn rested(&self) -> Option<Hold> {
+        let lease = self.rest().0.after()?;
+        Some(Hold::new(&Grant {
+            token: Token::Uuid([0; 16]),
+            lease,
+            rest: Rest::Now,
+            deadline: self.granted().after_ms(u64::from(lease.0)),
+            ..self.to_grant()
+        }))
     }
 
     /// Returns the text of a token that is no UUID.
@@ -300,7 +355,7 @@ impl Hold {
             self.box_numbers(numbers);
         } else if let Some(extras) = &mut self.extras {
             extras.numbers = None;
-            if extras.texts() == (&[], &[]) {
+            if extras.texts() == (&[], &[]) && self.word & bits::BOXED_OPTIONS == 0 {
                 self.extras = None;
             }
         }
@@ -308,7 +363,9 @@ impl Hold {
 
     #[cold]
     fn box_numbers(&mut self, numbers: Numbers) {
-        let extras = self.extras.get_or_insert_with(|| Extras::new(&[], &[]));
+        let extras = self
+            .extras
+            .get_or_insert_with(|| Extras::new(&[], &[], Rest::None));
         extras.numbers = Some(Box::new(numbers));
     }
 

@@ -17,6 +17,8 @@ pub struct HoldInfo<'e> {
     /// Set if the hold was asked for with one.
     pub index: Option<u32>,
     pub lease_left_ms: u64,
+    /// How long its place stays taken, if the hold has ended and rests.
+    pub resting_ms: Option<u64>,
     pub held_ms: u64,
 }
 
@@ -41,6 +43,8 @@ pub enum Particulars {
     Semaphore {
         limits: Limits,
         available: u64,
+        /// How many permits are taken by holds that rest.
+        resting: u64,
     },
     Group(Tally),
     Once {
@@ -54,7 +58,10 @@ pub struct Info<'e> {
     pub particulars: Particulars,
     /// What is left of a pause, by the wall clock; 0 if there is none.
     pub paused_ms: u64,
+    /// With those that rest.
     pub holders: usize,
+    /// How many of the holders rest.
+    pub resting: usize,
     pub first_holders: Vec<HoldInfo<'e>>,
     /// On a replica: the kept places.
     pub waiters: KeyWaiters<'e>,
@@ -94,6 +101,7 @@ impl<'e> Look<'e> {
             Value::Semaphore(semaphore) => Particulars::Semaphore {
                 limits: body.limits(),
                 available: semaphore.available(),
+                resting: body.holds().resting().1,
             },
             Value::Once(once) => Particulars::Once {
                 record: once.record(),
@@ -107,6 +115,7 @@ impl<'e> Look<'e> {
             particulars,
             paused_ms: left_ms(body.paused_until()),
             holders: body.holds().len(),
+            resting: body.holds().resting().0,
             first_holders: first_holders.collect(),
             waiters: self.waiters(count),
             knows_waiters: engine.is_serving(),
@@ -152,13 +161,15 @@ impl<'e> Look<'e> {
 
 impl Engine {
     pub(crate) fn hold_info<'e>(&self, hold: &'e Hold, now: Now) -> HoldInfo<'e> {
+        let left_ms = self.term.lease_left_ms(hold, now);
         HoldInfo {
             fence: hold.fence(),
             owner: hold.owner(),
             client: hold.client(),
             claim: hold.claim(),
             index: hold.index(),
-            lease_left_ms: self.term.lease_left_ms(hold, now),
+            lease_left_ms: if hold.is_resting() { 0 } else { left_ms },
+            resting_ms: hold.is_resting().then_some(left_ms),
             held_ms: now.unix().0.saturating_sub(hold.granted().0),
         }
     }

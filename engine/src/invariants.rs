@@ -15,13 +15,15 @@ impl Engine {
     /// If one is broken.
     pub fn check_invariants(&self, now: Now) {
         self.queues.check_invariants();
-        let mut counted = Family::ALL.map(|_| 0);
+        let (mut counted, mut all_resting) = (Family::ALL.map(|_| 0), 0);
         for (id, state) in self.store.states_since(StateId::FIRST) {
             let must = |is_so: bool, what: &str| assert!(is_so, "{id:?}: {what}");
             let put_off = |task| self.agenda.put_off.has(task);
             let (body, db) = (&state.body, self.store.db_of(state));
             body.check_invariants();
-            counted[body.family() as usize] += body.holds().len() as u64;
+            let (resting, _) = body.holds().resting();
+            counted[body.family() as usize] += (body.holds().len() - resting) as u64;
+            all_resting += resting as u64;
             let is_stray = state.address.space() == Space::NOWHERE;
             must(self.store.strays.contains(id) == is_stray, "a stray");
             let next = self.term.states_walk;
@@ -55,6 +57,7 @@ impl Engine {
         }
         let noted = Family::ALL.map(|family| self.store.holds(family));
         assert_eq!(noted, counted, "holds by family");
+        assert_eq!(self.store.resting(), all_resting, "holds that rest");
         for (client, fence, id) in self.store.ephemeral() {
             let state = self.store.get(id);
             let hold = state.and_then(|state| state.body.holds().get(fence));

@@ -64,7 +64,7 @@ impl Stats {
     pub(super) fn decided(&mut self, family: Family, change: &Change, unrenewed: bool) {
         let counters = self.counters_mut(family);
         match change {
-            Change::End { how, .. } => match how {
+            Change::End { how, .. } | Change::Rest { how, .. } => match how {
                 End::Released | End::Done => counters.released += 1,
                 End::Lapsed => {
                     counters.lapsed += 1;
@@ -73,6 +73,7 @@ impl Stats {
                 End::Revoked => counters.revoked += 1,
                 End::Disconnected => counters.disconnected += 1,
                 End::Undelivered => counters.undelivered += 1,
+                End::Rested => {}
             },
             Change::Fail { .. } | Change::Complete { fence: Some(_), .. } => counters.released += 1,
             _ => {}

@@ -16,8 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
 use crate::address::Address;
+use crate::change::Change;
 use crate::heap;
-use crate::hold::Hold;
+use crate::hold::{Hold, Rest};
 use crate::settings::Settings;
 use crate::state::{Body, State};
 use crate::timetable::Timetable;
@@ -49,8 +50,10 @@ pub struct Store {
     /// The holds that end with a connection, by that connection.
     ephemeral: BTreeMap<(ClientId, Fence), StateId>,
     pub leftovers: Leftovers<Piece>,
-    /// The number of live holds, by family.
+    /// The number of live holds, by family. Those that rest are not among them.
     holds: [u64; Family::ALL.len()],
+    /// The number of holds that rest.
+    resting: u64,
 }
 
 impl Store {
@@ -70,24 +73,32 @@ impl Store {
     /// Stores a state for a key. Returns `None` if all two billion ids are in use.
     pub fn insert(&mut self, body: Body, db: Db, name: &[u8]) -> Option<StateId> {
         let space = self.spaces.of(db);
-        let (family, holds) = (body.family(), body.holds().len());
+        let family = body.family();
+        let (all, (resting, _)) = (body.holds().len(), body.holds().resting());
         let address = Address::new(space, name);
         let id = self.states.insert(State { body, address })?;
-        self.count_holds(family, holds, 0);
+        self.holds[family as usize] += (all - resting) as u64;
+        self.resting += resting as u64;
         Some(id)
     }
 
-    /// Counts holds that have come to states of this family, and that have ended.
-    pub fn count_holds(&mut self, family: Family, come: usize, gone: usize) {
-        let holds = &mut self.holds[family as usize];
-        *holds += come as u64;
-        debug_assert!(*holds >= gone as u64);
-        *holds = holds.saturating_sub(gone as u64);
+    /// Counts the hold that a change of a state of this family has brought, if any.
+    pub fn count(&mut self, family: Family, change: &Change) {
+        match change {
+            Change::Grant(grant) if grant.rest != Rest::Now => self.holds[family as usize] += 1,
+            Change::Grant(_) | Change::Rest { .. } => self.resting += 1,
+            _ => {}
+        }
     }
 
     /// Returns the number of live holds.
     pub fn holds(&self, family: Family) -> u64 {
         self.holds[family as usize]
+    }
+
+    /// Returns the number of holds that rest.
+    pub fn resting(&self) -> u64 {
+        self.resting
     }
 
     /// Removes the state. Its id stays reserved until [`Store::free`].
@@ -214,6 +225,13 @@ impl Store {
         }
     }
 
+    /// Sets until when the place of the hold stays taken after an early end, by this server's lease clock.
+    pub fn set_rests_until(&mut self, id: StateId, fence: Fence, until: LeaseUs) {
+        if let Some(body) = self.body_mut(id) {
+            body.set_rests_until(fence, until);
+        }
+    }
+
     /// Notes which connection the hold was given to, and whether it ends with that connection.
     pub fn bind(&mut self, id: StateId, fence: Fence, client: ClientId, ephemeral: bool) {
         let Some(state) = self.states.get_mut(id) else {
@@ -227,8 +245,12 @@ impl Store {
         }
     }
 
-    /// Notes that the hold has ended.
-    pub fn unbind(&mut self, hold: &Hold) {
+    /// Notes that a hold of a state of this family has ended.
+    pub fn ended(&mut self, family: Family, hold: &Hold) {
+        match hold.is_resting() {
+            true => self.resting -= 1,
+            false => self.holds[family as usize] -= 1,
+        }
         if hold.is_ephemeral() {
             self.ephemeral.remove(&(hold.client(), hold.fence()));
         }
@@ -251,7 +273,9 @@ impl Store {
     /// Notes that the state's holds are gone, and takes them out of the gauges at once.
     fn forget(&mut self, state: State) {
         let holds = state.body.holds();
-        let (family, gone) = (state.body.family(), holds.len());
+        let (family, gone, (resting, _)) = (state.body.family(), holds.len(), holds.resting());
+        self.holds[family as usize] -= (gone - resting) as u64;
+        self.resting -= resting as u64;
         if gone > SMALL {
             self.leftovers.drop_holds(state.body.into_holds());
         } else {
@@ -259,7 +283,6 @@ impl Store {
                 self.forget_ephemeral(hold.client(), hold.fence());
             }
         }
-        self.count_holds(family, 0, gone);
     }
 
     /// Removes the index entry of an EPHEMERAL hold that is gone, unless the same hold has come back from a file and

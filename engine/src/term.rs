@@ -19,7 +19,7 @@
 
 use crate::hold::Hold;
 use crate::store::slab::StateId;
-use crate::types::{Fence, LeaseMs, LeaseUs, Now, QueueId, Rank, UnixMs};
+use crate::types::{Fence, LeaseMs, LeaseUs, Moments, Now, QueueId, Rank, UnixMs};
 
 pub mod fences;
 
@@ -50,7 +50,18 @@ impl TakeOver {
         if let Some(keep_ms) = hold.unheard_ms() {
             return self.until(keep_ms);
         }
-        let left_ms = lease_left(hold.lease, hold.deadline(), self.unix, self.grace_ms);
+        self.end_of(hold.lease, hold.deadline())
+    }
+
+    /// Returns until when the place of a hold stays taken if it ends early; `None` without MINHOLD.
+    pub fn rests_until(self, hold: &Hold) -> Option<LeaseUs> {
+        let min_hold = hold.rest().0.after()?;
+        let end = hold.granted().after_ms(u64::from(min_hold.0));
+        Some(self.end_of(min_hold, end))
+    }
+
+    fn end_of(self, lease: LeaseMs, deadline: UnixMs) -> LeaseUs {
+        let left_ms = lease_left(lease, deadline, self.unix, self.grace_ms);
         self.lease.after_ms(left_ms)
     }
 
@@ -140,6 +151,25 @@ impl Term {
         match hold.due >= self.since() {
             true => hold.due,
             false => self.took_over.due(hold),
+        }
+    }
+
+    /// Returns until when the place of a hold stays taken if it ends early, on a server that decides; `None` without
+    /// MINHOLD.
+    pub fn rests_until(&self, hold: &Hold) -> Option<LeaseUs> {
+        let (rest, until) = hold.rest();
+        rest.after()?;
+        match until >= self.since() {
+            true => Some(until),
+            false => self.took_over.rests_until(hold),
+        }
+    }
+
+    /// Gives a hold the moments that another server or a payload has set.
+    pub fn moments(&mut self, hold: &Hold, from: TakeOver) -> Moments {
+        Moments {
+            due: self.give(from.due(hold)),
+            rests_until: from.rests_until(hold).map(|until| self.give(until)),
         }
     }
 

@@ -120,6 +120,15 @@ impl UnixMs {
     }
 }
 
+/// The moments of a hold on the lease clock of one server.
+#[derive(Clone, Copy)]
+pub struct Moments {
+    /// When the lease runs out.
+    pub due: LeaseUs,
+    /// Until when the place stays taken after an early end, with MINHOLD.
+    pub rests_until: Option<LeaseUs>,
+}
+
 /// How long a hold lasts unless renewed, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LeaseMs(pub u32);
@@ -167,6 +176,11 @@ impl Family {
 
     pub fn of_number(number: u8) -> Option<Family> {
         Family::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Whether a hold may have a MINHOLD, and rest.
+    pub(crate) fn has_rests(self) -> bool {
+        matches!(self, Family::Lock | Family::Semaphore)
     }
 }
 

@@ -29,7 +29,7 @@ impl UnaskedEnd {
             End::Lapsed => late_ms.or(Some(0)),
             // A grant that nobody was told of ends as undelivered also when its lease runs out.
             End::Undelivered => late_ms,
-            End::Released | End::Done | End::Revoked | End::Disconnected => None,
+            _ => None,
         };
         UnaskedEnd {
             how,

@@ -217,11 +217,9 @@ impl<'v> Visit<'v> {
         engine.stats.counters_mut(family).limit_changes += limit_changes;
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         engine.stats.decided(family, change, unrenewed);
-        let has_come = matches!(change, Change::Grant(_));
-        let (come, gone) = (usize::from(has_come), usize::from(ended.is_some()));
-        engine.store.count_holds(family, come, gone);
+        engine.store.count(family, change);
         if let Some(hold) = &ended {
-            engine.store.unbind(hold);
+            engine.store.ended(family, hold);
         }
         Ok(ended)
     }

@@ -6,22 +6,25 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::store::slab::StateId;
 use crate::term::{TakeOver, Term};
-use crate::types::{Fence, QueueId, Rank};
+use crate::types::{Fence, Moments, QueueId, Rank};
 
 impl Term {
     /// Gives a moment to a hold whose lease another server or a payload has just set.
     pub fn take_up(&mut self, store: &mut Store, id: StateId, fence: Fence, from: TakeOver) {
         let state = store.get(id);
         if let Some(hold) = state.and_then(|state| state.body.holds().get(fence)) {
-            let due = self.give(from.due(hold));
+            let Moments { due, rests_until } = self.moments(hold, from);
             store.set_due(id, fence, due);
+            if let Some(until) = rests_until {
+                store.set_rests_until(id, fence, until);
+            }
         }
     }
 
     /// Gives a moment to each hold of a state that was loaded just now.
     pub fn take_up_all(&mut self, store: &mut Store, id: StateId, from: TakeOver) {
         if let Some(body) = store.body_mut(id) {
-            body.set_all_due(|hold| self.give(from.due(hold)));
+            body.set_all_due(|hold| self.moments(hold, from));
         }
     }
 

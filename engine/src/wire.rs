@@ -11,7 +11,7 @@
 //! lowest first. A change is a byte for its kind, and then its fields:
 //!
 //! ```text
-//! GRANT     0x80|flags [permits] fence granted lease deadline token [owner]
+//! GRANT     0x80|flags [permits|index] fence granted lease [min-hold] [deadline token] [owner]
 //! RENEW     1  fence lease deadline
 //! END       2  fence how at
 //! LIMIT     3  limit
@@ -31,8 +31,8 @@
 //! PLACE     17 claim number since lease keep-ms token option(owner)               (version 3)
 //! LEAVE     18 number                                                             (version 3)
 //! DISPLACED 19 token, or option(expected) done lapsed keep-until                    (version 4)
-//! GRANT     0x88|flags index fence granted lease deadline token [owner]           (version 5)
-//! PLACE     20 number since lease keep-ms token option(owner)                     (version 5)
+//! PLACE     20 options [min-hold], and then as PLACE 17                           (version 5)
+//! REST      21 fence how at                                                       (version 5)
 //! ```
 //!
 //! - A number is LEB128 in as few bytes as possible. `option(n)` is 0 for nothing, otherwise `n + 1`.
@@ -44,8 +44,12 @@
 //!   numbers. Only semaphores have `permits`. `since` of a PLACE is a difference too: minus its number in milliseconds.
 //! - `claim` of a PLACE is 1 for a shared lock and 0 for another, the permits for a semaphore, option(max) for a run,
 //!   and nothing for a member. DISPLACED has a token for a run, and the rest for members.
-//! - The flags of a GRANT: 1 renewed, 2 an owner follows, 4 shared.
-//! - The GRANT and the PLACE of version 5 are for one permit with an index.
+//! - The flags of a GRANT: 1 renewed, 2 an owner follows, 4 shared, 8 one permit with an index, which stands in place of
+//!   the permits, 16 a min-hold follows the lease, 32 the hold rests. A hold that rests has no token, its lease is its
+//!   min-hold, and its deadline is the end of that. A GRANT with one of 8, 16 and 32 is of version 5.
+//! - The options of a PLACE are flags in one byte, and not 0: 1 one permit with an index, and the claim is left out; 2 a
+//!   min-hold follows.
+//! - `how` of an END is 6 if the rest of the hold is over. Such an END is of version 5.
 //!
 //! Every sequence of changes has exactly one packed form, and a reader refuses every other. So two servers with equal
 //! states have equal bytes. A reader allocates nothing by a length before it has compared the length with its bound and
@@ -55,7 +59,7 @@
 //! shares a string with changes of another version. An old kind never gets a new field. So strings that use nothing new
 //! are written as before, and an older server can follow as long as nobody uses what is new.
 //!
-//! Rejected: an index in a change of its own behind the GRANT. Two changes would say what one says, and to load a saved
+//! Rejected: an option in a change of its own behind the GRANT. Two changes would say what one says, and to load a saved
 //! state would look up each hold once more.
 //!
 //! Rejected: changes as readable text (twice the bytes, and a second format for RDB files), and the RDB's own numbers

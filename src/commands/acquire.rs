@@ -84,6 +84,7 @@ fn ask(call: &Call<'_>, claim: Claim, has_room: bool) -> CommandResult {
             limit: parsed.number_u32(Number::Limit),
             max_attempts: parsed.number_u32(Number::Attempts),
             lease,
+            min_hold: parsed.number_u32(Number::MinHoldMs).map(LeaseMs),
             // Where the server forbids blocking, the request is a try, as with BLPOP.
             wait: block_ms
                 .filter(|_| facts.may_block())

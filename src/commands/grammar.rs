@@ -96,6 +96,7 @@ pub(super) enum Number {
     QueueMs,
     DelayMs,
     PauseMs,
+    MinHoldMs,
     Limit,
     Permits,
     Attempts,

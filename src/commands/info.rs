@@ -1,8 +1,8 @@
 //! INFO: who holds a key, who waits for it, and since when. It never contains a token.
 //!
-//! The reply is a map, with the same fields for every key of a family; holders and waiters are maps inside it, and only a
-//! holder with an index has that field. In RESP2 each map is a flat array of names and values. Times are durations up to
-//! now, in milliseconds.
+//! The reply is a map, with the same fields for every key of a family; holders and waiters are maps inside it. Only a
+//! holder with an index has that field, and only what rests has `resting-ms` and `resting`. In RESP2 each map is a flat
+//! array of names and values. Times are durations up to now, in milliseconds.
 //!
 //! [`of_key`], [`of_hold`] and [`of_waiter`] are the table of the fields: a new one is a row there, and on the page
 //! docs/commands/info.md, which a test compares with the replies.
@@ -59,6 +59,7 @@ fn state(info: &Info<'_>) -> (Family, &'static str) {
         Particulars::Lock => {
             let state = match info.first_holders.first().map(|hold| hold.claim) {
                 _ if is_paused => "paused",
+                Some(_) if info.resting == info.holders => "resting",
                 Some(Claim::Shared) => "shared",
                 Some(_) => "exclusive",
                 // Its pause is over, and has not been ended yet: on a replica its primary does that.
@@ -66,7 +67,9 @@ fn state(info: &Info<'_>) -> (Family, &'static str) {
             };
             (Family::Lock, state)
         }
-        Particulars::Semaphore { limits, available } => {
+        Particulars::Semaphore {
+            limits, available, ..
+        } => {
             let state = match (limits.in_force(), available) {
                 _ if is_paused => "paused",
                 (Some(0), _) => "paused",
@@ -105,12 +108,20 @@ fn of_family<'a>(particulars: &Particulars) -> Vec<Field<'a>> {
     let moment = |at: UnixMs| Some(at.0).filter(|_| at != UnixMs::NEVER);
     match particulars {
         Particulars::Lock => vec![],
-        Particulars::Semaphore { limits, available } => vec![
-            ("limit", limit(limits.in_force())),
-            ("pinned-limit", limit(limits.pinned)),
-            ("limit-changes", Number(limits.changes)),
-            ("available", Number(*available)),
-        ],
+        Particulars::Semaphore {
+            limits,
+            available,
+            resting,
+        } => {
+            let mut fields = vec![
+                ("limit", limit(limits.in_force())),
+                ("pinned-limit", limit(limits.pinned)),
+                ("limit-changes", Number(limits.changes)),
+                ("available", Number(*available)),
+            ];
+            fields.extend((*resting > 0).then_some(("resting", Number(*resting))));
+            fields
+        }
         Particulars::Group(tally) => vec![
             ("limit", limit(tally.limit)),
             ("limit-changes", Number(tally.limit_changes)),
@@ -155,6 +166,7 @@ fn of_hold<'a>(hold: &HoldInfo<'a>) -> Vec<Field<'a>> {
         claim(Some(hold.claim)),
     ];
     fields.extend(hold.index.map(|index| ("index", Number(index.into()))));
+    fields.extend(hold.resting_ms.map(|ms| ("resting-ms", Number(ms))));
     fields
 }
 

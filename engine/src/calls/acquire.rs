@@ -146,7 +146,8 @@ impl Visit<'_> {
             ephemeral: request.ephemeral,
         };
         self.put_limit_in_force(family, request.limit);
-        let (claim, lease, owner) = (request.claim, request.lease, request.owner);
+        let (claim, owner) = (request.claim, request.owner);
+        let lease = (request.lease, request.min_hold);
         let Some(fence) = self.grant(request.token, claim, lease, owner, told) else {
             return Answer::NotGranted;
         };
@@ -231,6 +232,7 @@ impl Visit<'_> {
             may_return: request.may_return,
             claim: request.claim,
             lease: request.lease,
+            min_hold: request.min_hold,
             owner: request.owner,
             presence,
         };

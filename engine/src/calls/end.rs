@@ -7,7 +7,7 @@ use crate::change::{Change, End};
 use crate::effect::Note;
 use crate::hold::Hold;
 use crate::state::Body;
-use crate::types::{Fence, UnixMs};
+use crate::types::{Fence, LeaseUs, UnixMs};
 use crate::unasked::UnaskedEnd;
 use crate::visit::Visit;
 
@@ -21,10 +21,19 @@ impl Visit<'_> {
     /// What comes back is a change of its own, and not a part of END: a server that was given a saved state in between
     /// knows of nothing that was displaced, and one of an earlier version never does.
     pub(crate) fn end(&mut self, fence: Fence, how: End) {
-        let body = self.body().filter(|_| how == End::Undelivered);
-        let displaced = body.and_then(Body::displaced);
+        let body = self.body();
+        let displaced = body.filter(|_| how == End::Undelivered);
+        let displaced = displaced.and_then(Body::displaced);
+        let rests_until = body.and_then(|body| self.rests_until(body, fence, how));
         let at = self.now.unix();
-        let ended = self.decide(Change::End { fence, how, at });
+        let ended = self.decide(match rests_until {
+            Some(_) => Change::Rest { fence, how, at },
+            None => Change::End { fence, how, at },
+        });
+        if let Some((until, id)) = rests_until.zip(self.state) {
+            let due = self.engine.term.give(until);
+            self.engine.store.set_due(id, fence, due);
+        }
         let brought_back = displaced.and_then(|displaced| self.body()?.brought_back(displaced));
         if let Some(brought_back) = brought_back {
             let _ = self.decide(brought_back);
@@ -36,6 +45,13 @@ impl Visit<'_> {
             let end = UnaskedEnd::of(&hold, how, at, late_ms);
             self.engine.effects.notes.push(Note::Ended(end));
         }
+    }
+
+    /// Returns until when the place of the hold stays taken if it ends now, if it has a MINHOLD that is not over.
+    fn rests_until(&self, body: &Body, fence: Fence, how: End) -> Option<LeaseUs> {
+        let hold = body.holds().with_options(fence)?;
+        let until = self.engine.term.rests_until(hold)?;
+        (how.may_rest() && until > self.now.lease).then_some(until)
     }
 
     /// Carries out what has come due for the holds and the queue of this key, even if the timer is late.
@@ -60,8 +76,11 @@ impl Visit<'_> {
             let Some(hold) = self.overdue_hold() else {
                 return;
             };
-            let unheard = hold.unheard_ms();
-            let how = unheard.map_or(End::Lapsed, |_| End::Undelivered);
+            let how = match hold.unheard_ms() {
+                _ if hold.is_resting() => End::Rested,
+                Some(_) => End::Undelivered,
+                None => End::Lapsed,
+            };
             self.end(hold.fence(), how);
         }
     }

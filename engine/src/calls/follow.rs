@@ -69,8 +69,11 @@ impl Visit<'_> {
         let engine = &mut *self.engine;
         let body = engine.store.body_mut(id).ok_or((0, Misfit::NoHold))?;
         let ended = body.apply_all(changes)?;
+        for change in changes {
+            engine.store.count(family, change);
+        }
         for (change, hold) in &ended {
-            if let Change::End { how, at, .. } = *change
+            if let Change::End { how, at, .. } | Change::Rest { how, at, .. } = *change
                 && how.is_unasked()
             {
                 // Only the server that decided knows its lease clock; the others go by the written deadline.
@@ -78,11 +81,8 @@ impl Visit<'_> {
                 let end = UnaskedEnd::of(hold, *how, *at, late_ms);
                 engine.effects.notes.push(Note::EndedElsewhere(end));
             }
-            engine.store.unbind(hold);
+            engine.store.ended(family, hold);
         }
-        let is_grant = |change: &&Change| matches!(change, Change::Grant(_));
-        let granted = changes.iter().filter(is_grant).count();
-        engine.store.count_holds(family, granted, ended.len());
         Ok(())
     }
 

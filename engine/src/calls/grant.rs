@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
-use crate::hold::Grant;
+use crate::hold::{Grant, Rest};
 use crate::state::Body;
 use crate::types::{Claim, ClientId, Family, Fence, LeaseMs, Token};
 use crate::visit::Visit;
@@ -22,7 +22,7 @@ impl Visit<'_> {
         &mut self,
         token: Token,
         claim: Claim,
-        lease: LeaseMs,
+        (lease, min_hold): (LeaseMs, Option<LeaseMs>),
         owner: Option<Box<[u8]>>,
         told: Told,
     ) -> Option<Fence> {
@@ -41,6 +41,7 @@ impl Visit<'_> {
             claim,
             index,
             lease,
+            rest: min_hold.map_or(Rest::None, Rest::After),
             deadline: now.unix().after_ms(u64::from(first.0)),
             granted: now.unix(),
             renewed: false,
@@ -52,6 +53,11 @@ impl Visit<'_> {
             let _ = self.decide(Change::Unheard { fence, keep_ms });
         }
         self.set_due(fence, first);
+        if let Some((min_hold, id)) = min_hold.zip(self.state) {
+            let until = now.lease.after_ms(u64::from(min_hold.0));
+            let until = self.engine.term.give(until);
+            self.engine.store.set_rests_until(id, fence, until);
+        }
         if let Told::Client { client, ephemeral } = told {
             self.bind(fence, client, ephemeral);
         }

@@ -127,7 +127,7 @@ impl<'l> Look<'l> {
 mod tests {
     use super::*;
     use crate::change::Change;
-    use crate::hold::Grant;
+    use crate::hold::{Grant, Rest};
     use crate::store::slab::StateId;
     use crate::types::{Claim, Db, Fence, LeaseMs, LeaseUs, MonoUs, UnixMs};
 
@@ -152,6 +152,7 @@ mod tests {
                 token: token(&format!("t{n}")),
                 claim,
                 index: None,
+                rest: Rest::None,
                 lease: LeaseMs(1_000),
                 deadline: UnixMs(2_000),
                 granted: UnixMs(1_000),

@@ -70,6 +70,8 @@ impl Visit<'_> {
             return;
         }
         let hold = self.body().and_then(|body| body.holds().get(fence));
+        // One that rests has ended before.
+        let hold = hold.filter(|hold| !hold.is_resting());
         let Some(hold) = hold.map(Hold::to_grant) else {
             return;
         };

@@ -74,7 +74,8 @@ impl Visit<'_> {
         self.put_remembered_limit_in_force(family);
         let told = self.told(&place);
         let (token, owner) = (place.token.clone(), place.owner.take());
-        let Some(fence) = self.grant(token, claim, place.lease, owner, told) else {
+        let lease = (place.lease, place.min_hold);
+        let Some(fence) = self.grant(token, claim, lease, owner, told) else {
             return self.part(&place, Answer::NotGranted);
         };
         let waited_ms = self.now.mono.ms_since(place.standing.since);

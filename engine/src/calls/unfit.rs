@@ -38,6 +38,8 @@ pub enum Unfit {
     Place(u32),
     #[error("it has a lease of {0} ms, and dsync.max-lease-ms is {1}")]
     Lease(u64, u64),
+    #[error("it has a MINHOLD of {0} ms, and dsync.max-lease-ms is {1}")]
+    MinHold(u64, u64),
     #[error("its pause lasts {0} ms more, and PAUSE allows {1}, {DAY}")]
     Pause(u64, u64),
     #[error("its delay lasts {0} ms more, and dsync.max-lease-ms is {1}, {DAY}")]
@@ -92,12 +94,14 @@ impl Engine {
         match change {
             Change::Grant(grant) => {
                 self.check_lease(grant.lease)?;
+                self.check_min_hold(grant.rest.after())?;
                 self.check_moment(grant.granted, now)?;
                 self.check_moment(grant.deadline, now)
             }
             Change::Unheard { keep_ms, .. } => check_place(*keep_ms),
             Change::Place(place) => {
                 self.check_lease(place.lease)?;
+                self.check_min_hold(place.min_hold)?;
                 check_place(place.keep_ms)?;
                 self.check_moment(place.since, now)
             }
@@ -133,6 +137,11 @@ impl Engine {
 
     fn check_lease(&self, lease: LeaseMs) -> Result<(), Unfit> {
         at_most(self.settings.max_lease_ms, 0, lease.0.into(), Unfit::Lease)
+    }
+
+    fn check_min_hold(&self, min_hold: Option<LeaseMs>) -> Result<(), Unfit> {
+        let ms = min_hold.map_or(0, |min_hold| min_hold.0.into());
+        at_most(self.settings.max_lease_ms, 0, ms, Unfit::MinHold)
     }
 
     fn check_text(&self, text: &[u8]) -> Result<(), Unfit> {

@@ -1,7 +1,7 @@
 //! What a hold has beside its 56 bytes, and how small numbers are kept in them.
 
 use crate::short_bytes::ShortBytes;
-use crate::types::{ClientId, Token, UnixMs};
+use crate::types::{ClientId, LeaseMs, LeaseUs, Token, UnixMs};
 
 /// A number below 2^24 in three bytes.
 #[derive(Clone, Copy, Default)]
@@ -24,7 +24,9 @@ impl U24 {
 /// What most holds do not have.
 #[derive(Clone)]
 pub struct Extras {
-    /// One byte with the length of the token's text (0 for a UUID), that text, and the owner.
+    /// What becomes of the place, behind [`RESTS`], if the hold has a MINHOLD: milliseconds in four bytes, 0 if the hold
+    /// rests, and a moment in eight. Then one byte with the length of the token's text (0 for a UUID), that text, and the
+    /// owner.
     pub texts: ShortBytes,
     /// Set exactly if one of the numbers does not fit into the fields of [`Hold`](super::Hold), which then count for
     /// nothing.
@@ -32,7 +34,24 @@ pub struct Extras {
 }
 
 const _: () = assert!(size_of::<Extras>() == 32 && size_of::<Numbers>() == 32);
-const _: () = assert!(Token::MAX_LEN <= u8::MAX as usize);
+const _: () = assert!(Token::MAX_LEN < RESTS as usize);
+
+/// No token is as long.
+const RESTS: u8 = u8::MAX;
+/// The bytes before the length of the token.
+const RESTS_LEN: usize = 13;
+
+/// What becomes of the place of a hold that ends early (MINHOLD).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rest {
+    /// It is free.
+    #[default]
+    None,
+    /// It stays taken until so long after the grant.
+    After(LeaseMs),
+    /// The hold has ended and rests: its lease is the MINHOLD, from the grant on, and it has no token.
+    Now,
+}
 
 /// The numbers of a hold that are stored in few bytes, with their full range, and one that most holds do not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,20 +64,62 @@ pub struct Numbers {
     pub client: ClientId,
 }
 
+impl Rest {
+    /// Returns the MINHOLD of a hold that has not ended.
+    pub fn after(self) -> Option<LeaseMs> {
+        match self {
+            Rest::After(min_hold) => Some(min_hold),
+            Rest::None | Rest::Now => None,
+        }
+    }
+}
+
 impl Extras {
-    /// Returns the box for a token's text and an owner.
-    pub fn new(token: &[u8], owner: &[u8]) -> Box<Extras> {
+    /// Returns the box for a token's text, an owner and a rest without a moment.
+    pub fn new(token: &[u8], owner: &[u8], rest: Rest) -> Box<Extras> {
         let len = token.len().min(Token::MAX_LEN);
         let texts = ShortBytes::joined([&[len as u8], &token[..len], owner]);
         let numbers = None;
-        Box::new(Extras { texts, numbers })
+        let mut extras = Box::new(Extras { texts, numbers });
+        extras.set_rest(rest, LeaseUs(0));
+        extras
+    }
+
+    fn parts(&self) -> (Rest, LeaseUs, &[u8]) {
+        let bytes = self.texts.as_bytes();
+        match bytes.split_first_chunk::<RESTS_LEN>() {
+            Some(([RESTS, a, b, c, d, until @ ..], texts)) => {
+                let rest = match u32::from_le_bytes([*a, *b, *c, *d]) {
+                    0 => Rest::Now,
+                    ms => Rest::After(LeaseMs(ms)),
+                };
+                (rest, LeaseUs(u64::from_le_bytes(*until)), texts)
+            }
+            _ => (Rest::None, LeaseUs(0), bytes),
+        }
+    }
+
+    /// Returns what becomes of the place, and until when it stays taken by this server's lease clock.
+    pub fn rest(&self) -> (Rest, LeaseUs) {
+        let (rest, until, _) = self.parts();
+        (rest, until)
+    }
+
+    pub fn set_rest(&mut self, rest: Rest, until: LeaseUs) {
+        let ms = match rest {
+            Rest::None => return,
+            Rest::After(LeaseMs(ms)) => ms.to_le_bytes(),
+            Rest::Now => [0; 4],
+        };
+        let (.., texts) = self.parts();
+        self.texts = ShortBytes::joined([&[RESTS], &ms, &until.0.to_le_bytes(), texts]);
     }
 
     /// Returns the text of the token, which is empty for a UUID, and the owner.
     pub fn texts(&self) -> (&[u8], &[u8]) {
-        match self.texts.as_bytes() {
-            [len, texts @ ..] => texts.split_at(usize::from(*len)),
-            [] => (&[], &[]),
+        match self.parts() {
+            (.., [len, texts @ ..]) => texts.split_at(usize::from(*len)),
+            (.., []) => (&[], &[]),
         }
     }
 }

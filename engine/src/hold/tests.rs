@@ -9,6 +9,7 @@ fn grant(token: &[u8], owner: Option<&[u8]>) -> Grant {
         token: Token::parse(token).expect("legal"),
         claim: Claim::Permits(3),
         index: None,
+        rest: Rest::None,
         lease: LeaseMs(1_000),
         deadline: UnixMs(8_000),
         granted: UnixMs(7_000),
@@ -85,6 +86,11 @@ fn hold_keeps_every_number_exactly() {
                 (random.below(2) == 0).then_some(b"owner".as_slice()),
             )
         };
+        if random.below(3) == 0 {
+            expected.rest = Rest::After(LeaseMs(
+                1 + bits(&mut random, u64::from(u32::MAX - 1)) as u32,
+            ));
+        }
         // An index has the range of permits, from 0.
         expected.index = (expected.claim == Claim::Indexed).then_some(permits - 1);
         if random.below(2) == 0 {
@@ -133,6 +139,11 @@ fn ordinary_hold_takes_no_heap_and_short_texts_one_box() {
         ..grant(uuid, None)
     });
     assert_eq!(indexed.heap_bytes(), 0);
+    let paced = Hold::new(&Grant {
+        rest: Rest::After(LeaseMs(1)),
+        ..grant(uuid, Some(&text[..8]))
+    });
+    assert_eq!(paced.heap_bytes(), 32);
     for (token, owner, bytes) in [
         (uuid, None, 0),
         (uuid, Some(&text[..21]), 32),

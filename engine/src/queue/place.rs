@@ -15,6 +15,8 @@ pub struct Request {
     /// For a run: how many attempts it allows in all.
     pub max_attempts: Option<u32>,
     pub lease: LeaseMs,
+    /// How long after the grant the place stays taken, even if the hold ends earlier.
+    pub min_hold: Option<LeaseMs>,
     /// Until when to queue if the request cannot be granted at once; `None` does not queue.
     pub wait: Option<MonoUs>,
     /// How long to keep a place for the token if the request cannot be granted at once (QUEUE); `None` keeps none. Never
@@ -60,6 +62,7 @@ pub struct Place {
     pub may_return: bool,
     pub claim: Claim,
     pub lease: LeaseMs,
+    pub min_hold: Option<LeaseMs>,
     pub owner: Option<Box<[u8]>>,
     pub presence: Presence,
 }
@@ -124,6 +127,7 @@ impl Place {
             && keep_ms == request.keep_ms
             && self.standing.max_attempts == request.max_attempts
             && (self.claim, self.lease) == (request.claim, request.lease)
+            && self.min_hold == request.min_hold
             && self.owner == request.owner
     }
 
@@ -159,6 +163,7 @@ impl Place {
             token: self.token.clone(),
             claim: self.claim,
             lease: self.lease,
+            min_hold: self.min_hold,
             keep_ms: keep.ms,
             max_attempts: self.standing.max_attempts,
             owner: self.owner.clone(),
@@ -182,6 +187,7 @@ impl Place {
             may_return: true,
             claim: kept.claim,
             lease: kept.lease,
+            min_hold: kept.min_hold,
             owner: kept.owner,
             presence: Presence::Kept { until },
         }
@@ -195,6 +201,7 @@ impl Place {
             may_return: true,
             claim: hold.claim,
             lease: hold.lease,
+            min_hold: hold.rest.after(),
             owner: hold.owner,
             presence,
         }

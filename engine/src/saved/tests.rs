@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::change::{Displaced, FinishedRound, Limits, Tally};
-use crate::hold::Grant;
+use crate::hold::{Grant, Rest};
 use crate::state::families::once::{Completion, Reason, Record};
 use crate::store::tests::XorShift;
 use crate::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Rank, Token, UnixMs};
@@ -57,6 +57,7 @@ fn grant(fence: u64, claim: Claim) -> Change {
         token: Token::parse(format!("token {fence}").as_bytes()).expect("legal"),
         claim,
         index: (claim == Claim::Indexed).then_some(fence as u32),
+        rest: Rest::None,
         lease: LeaseMs(5),
         deadline: UnixMs(6),
         granted: UnixMs(7),
@@ -118,6 +119,7 @@ fn place(number: u64, claim: Claim) -> KeptPlace {
         token: Token::parse(format!("place {number}").as_bytes()).expect("legal"),
         claim,
         lease: LeaseMs(5),
+        min_hold: None,
         keep_ms: 6,
         max_attempts: (claim == Claim::Run).then_some(7),
         owner: None,
@@ -167,6 +169,26 @@ fn pause(until: u64) -> Change {
     Change::Pause { until }
 }
 
+/// Returns the grants of one hold that rests and of one that will, both of token 1.
+fn resting(claim: Claim) -> [Change; 3] {
+    let with_min_hold = |fence| {
+        let Change::Grant(grant) = grant(fence, claim) else {
+            panic!("a grant")
+        };
+        Change::Grant(Grant {
+            token: Token::parse(b"token 1").expect("legal"),
+            rest: Rest::After(LeaseMs(9)),
+            ..grant
+        })
+    };
+    let end = Change::Rest {
+        fence: Fence(1),
+        how: crate::change::End::Released,
+        at: UnixMs(8),
+    };
+    [with_min_hold(1), end, with_min_hold(2)]
+}
+
 fn made_of(family: Family, changes: impl IntoIterator<Item = Change>) -> Body {
     let mut body = Body::new(family);
     for change in changes {
@@ -199,6 +221,11 @@ fn bodies() -> Vec<Body> {
         made_of(
             Family::Semaphore,
             [limits(), permits(1), indexed(2), indexed(9), permits(10)],
+        ),
+        made_of(Family::Lock, resting(Claim::Shared)),
+        made_of(
+            Family::Semaphore,
+            [limits()].into_iter().chain(resting(Claim::Indexed)),
         ),
         made_of(Family::Group, [grant(2, Claim::Member), tally(None)]),
         made_of(
@@ -245,7 +272,7 @@ fn state_is_loaded_as_it_was_saved() {
 #[test]
 fn saved_state_is_split_after_128_changes_and_between_versions() {
     let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
-    let plain = [1, 1, 1, 1, 1, 2, 3, 1, 8, 1, 1, 1];
+    let plain = [1, 1, 1, 1, 1, 2, 3, 1, 2, 1, 8, 1, 1, 1];
     let with_later = [2, 2, 1, 2, 2, 2];
     assert_eq!(lengths, [&plain[..], &with_later, &[1, 1, 1]].concat());
 }

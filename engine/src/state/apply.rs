@@ -42,8 +42,7 @@ trait Apply: Policy {
                 if grant.claim.family() != Self::FAMILY {
                     return Err(Misfit::Family);
                 }
-                let is_free = self.holds().accepts(grant.fence, &grant.token, grant.index);
-                if !is_free || !self.has_room_for(grant.claim) {
+                if !self.holds().accepts(grant) || !self.has_room_for(grant.claim) {
                     return Err(Misfit::Taken);
                 }
                 self.granted(grant.granted);
@@ -63,6 +62,7 @@ trait Apply: Policy {
                 self.ended(&ended, *how, *at);
                 return Ok(Some(ended));
             }
+            Change::Rest { fence, .. } => return self.holds_mut()?.rest(*fence).map(Some),
             Change::Unheard { fence, keep_ms } => {
                 let mark = |hold: &mut Hold| hold.set_unheard(*keep_ms);
                 self.holds_mut()?.change(*fence, mark)?;

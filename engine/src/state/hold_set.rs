@@ -13,9 +13,10 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::change::Misfit;
 use crate::heap;
-use crate::hold::Hold;
+use crate::hold::{Grant, Hold, Rest};
 use crate::state::indexes::Indexes;
-use crate::types::{Fence, LeaseUs, Token};
+use crate::state::options::Options;
+use crate::types::{Fence, LeaseUs, Moments, Token};
 
 /// The holds of one key.
 #[derive(Clone)]
@@ -30,15 +31,15 @@ impl Default for HoldSet {
     }
 }
 
-/// Invariants: the three maps have the same holds; `by_deadline` has each hold under its own `due`; `indexes` has the
-/// index of each hold that has one; `permits` and `heap_bytes` are the sums over the holds.
+/// Invariants: the three maps have the same holds, but for those that rest, which have no token; `by_deadline` has each
+/// hold under its own `due`; `options` are those of all holds; `permits` and `heap_bytes` are the sums over the holds.
 #[derive(Clone, Default)]
 pub struct Many {
     by_fence: BTreeMap<Fence, Hold>,
     by_token: BTreeMap<Token, Fence>,
     /// Ties are broken by the fence: the older hold first.
     by_deadline: BTreeSet<(LeaseUs, Fence)>,
-    indexes: Indexes,
+    options: Options,
     permits: u64,
     /// The sum of the bytes on the heap of all holds and of the tokens in `by_token`, so that MEMORY USAGE does not walk
     /// over them.
@@ -50,27 +51,29 @@ const _: () = assert!(size_of::<Many>() == 96);
 
 impl Many {
     fn insert(&mut self, hold: Hold) {
-        let token = hold.token();
         self.permits += u64::from(hold.claim().permits());
-        self.heap_bytes += hold.heap_bytes() + token.heap_bytes();
-        self.by_token.insert(token, hold.fence());
-        self.by_deadline.insert((hold.due, hold.fence()));
-        if let Some(n) = hold.index() {
-            self.indexes.insert(n);
+        self.heap_bytes += hold.heap_bytes();
+        if !hold.is_resting() {
+            let token = hold.token();
+            self.heap_bytes += token.heap_bytes();
+            self.by_token.insert(token, hold.fence());
         }
+        self.by_deadline.insert((hold.due, hold.fence()));
+        self.options.insert(&hold);
         self.by_fence.insert(hold.fence(), hold);
     }
 
     fn remove(&mut self, fence: Fence) -> Option<Hold> {
         let hold = self.by_fence.remove(&fence)?;
-        let token = hold.token();
-        self.by_token.remove(&token);
-        self.by_deadline.remove(&(hold.due, fence));
-        if let Some(n) = hold.index() {
-            self.indexes.remove(n);
+        if !hold.is_resting() {
+            let token = hold.token();
+            self.by_token.remove(&token);
+            self.heap_bytes -= token.heap_bytes();
         }
+        self.by_deadline.remove(&(hold.due, fence));
+        self.options.remove(&hold);
         self.permits -= u64::from(hold.claim().permits());
-        self.heap_bytes -= hold.heap_bytes() + token.heap_bytes();
+        self.heap_bytes -= hold.heap_bytes();
         Some(hold)
     }
 }
@@ -102,6 +105,20 @@ impl HoldSet {
             HoldSet::Few(None) => 0,
             HoldSet::Few(Some(hold)) => hold.claim().permits().into(),
             HoldSet::Many(many) => many.permits,
+        }
+    }
+
+    /// Returns how many of the holds rest, and how much of a limit these take.
+    pub(crate) fn resting(&self) -> (usize, u64) {
+        match self.parts() {
+            (one, None) => {
+                let resting = one.filter(|hold| hold.is_resting());
+                resting.map_or((0, 0), |hold| (1, hold.claim().permits().into()))
+            }
+            (_, Some(many)) => {
+                let holds = many.by_fence.len() - many.by_token.len();
+                (holds, many.options.resting_permits())
+            }
         }
     }
 
@@ -142,6 +159,14 @@ impl HoldSet {
         first.filter(|hold| hold.due < since)
     }
 
+    /// Returns the hold if it may have options. In a set without any, one look is enough.
+    pub(crate) fn with_options(&self, fence: Fence) -> Option<&Hold> {
+        match self.parts() {
+            (_, Some(many)) if many.options.is_empty() => None,
+            _ => self.get(fence),
+        }
+    }
+
     /// Returns all holds, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Hold> {
         // No fence is 0.
@@ -158,20 +183,21 @@ impl HoldSet {
         one.into_iter().chain(many.map(|(_, hold)| hold))
     }
 
-    /// Whether a hold with this fence, token and index could be added: no two holds of a set have the same of any.
-    pub(crate) fn accepts(&self, fence: Fence, token: &Token, index: Option<u32>) -> bool {
-        let is_taken = index.is_some_and(|n| match self.parts() {
-            (one, None) => one.is_some_and(|hold| hold.index() == index),
-            (_, Some(many)) => many.indexes.contains(n),
+    /// Whether such a hold could be added: no two holds of a set have the same fence, token or index.
+    pub(crate) fn accepts(&self, grant: &Grant) -> bool {
+        let is_taken = grant.index.is_some_and(|n| match self.parts() {
+            (one, None) => one.is_some_and(|hold| hold.index() == Some(n)),
+            (_, Some(many)) => many.options.indexes().is_some_and(|all| all.contains(n)),
         });
-        !is_taken && self.get(fence).is_none() && self.by_token(token).is_none()
+        let is_known = || grant.rest != Rest::Now && self.by_token(&grant.token).is_some();
+        !is_taken && self.get(grant.fence).is_none() && !is_known()
     }
 
     /// Returns the lowest number that no hold has as its index.
     pub(crate) fn free_index(&self) -> u32 {
         match self.parts() {
             (one, None) => u32::from(one.is_some_and(|hold| hold.index() == Some(0))),
-            (_, Some(many)) => many.indexes.lowest_free(),
+            (_, Some(many)) => many.options.indexes().map_or(0, Indexes::lowest_free),
         }
     }
 
@@ -182,7 +208,7 @@ impl HoldSet {
 
     /// Adds a hold. [`HoldSet::accepts`] must have returned true for it.
     pub(super) fn insert(&mut self, hold: Hold) {
-        debug_assert!(self.accepts(hold.fence(), &hold.token(), hold.index()));
+        debug_assert!(self.accepts(&hold.to_grant()));
         match self {
             HoldSet::Many(many) => many.insert(hold),
             HoldSet::Few(few) => match few.take() {
@@ -202,11 +228,12 @@ impl HoldSet {
     /// # Errors
     /// If two holds have the same token or index.
     pub(super) fn of_sorted(holds: Vec<Hold>) -> Result<HoldSet, Misfit> {
-        let tokens = holds.iter().map(|hold| (hold.token(), hold.fence()));
+        let live = holds.iter().filter(|hold| !hold.is_resting());
+        let tokens = live.map(|hold| (hold.token(), hold.fence()));
         let mut tokens: Vec<(Token, Fence)> = tokens.collect();
         tokens.sort_unstable();
-        let mut indexes = Indexes::default();
-        let is_new = (holds.iter().filter_map(Hold::index)).all(|n| indexes.insert(n));
+        let mut options = Options::default();
+        let is_new = holds.iter().all(|hold| options.insert(hold));
         if !is_new || tokens.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(Misfit::Taken);
         }
@@ -214,7 +241,7 @@ impl HoldSet {
         let of_holds = holds.iter().map(Hold::heap_bytes);
         let of_tokens = tokens.iter().map(|(token, _)| token.heap_bytes());
         Ok(HoldSet::Many(Box::new(Many {
-            indexes,
+            options,
             permits: permits.sum(),
             heap_bytes: of_holds.chain(of_tokens).sum(),
             by_token: tokens.into_iter().collect(),
@@ -236,6 +263,18 @@ impl HoldSet {
         }
     }
 
+    /// Ends a hold whose place stays taken, and returns it as it was.
+    ///
+    /// # Errors
+    /// If there is no such hold, or nothing is left of it.
+    pub(super) fn rest(&mut self, fence: Fence) -> Result<Hold, Misfit> {
+        let hold = self.get(fence).ok_or(Misfit::NoHold)?;
+        let rested = hold.rested().ok_or(Misfit::Taken)?;
+        let ended = self.remove(fence).ok_or(Misfit::NoHold)?;
+        self.insert(rested);
+        Ok(ended)
+    }
+
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
     pub(super) fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
         let before = self.change(fence, |hold| std::mem::replace(&mut hold.due, due));
@@ -248,17 +287,19 @@ impl HoldSet {
         before.is_ok()
     }
 
-    /// Sets when each lease runs out, and builds the index anew.
-    pub(super) fn set_all_due(&mut self, mut due: impl FnMut(&Hold) -> LeaseUs) {
-        match self {
-            HoldSet::Few(hold) => hold.iter_mut().for_each(|hold| hold.due = due(hold)),
-            HoldSet::Many(many) => {
-                let entries = many.by_fence.values_mut().map(|hold| {
-                    hold.due = due(hold);
-                    (hold.due, hold.fence())
-                });
-                many.by_deadline = entries.collect();
+    /// Sets when each lease runs out, and until when each place stays taken, and builds the index anew.
+    pub(super) fn set_all_due(&mut self, mut moments: impl FnMut(&Hold) -> Moments) {
+        let set = |hold: &mut Hold| {
+            let Moments { due, rests_until } = moments(hold);
+            hold.due = due;
+            if let Some(until) = rests_until {
+                hold.set_rests_until(until);
             }
+            (due, hold.fence())
+        };
+        match self {
+            HoldSet::Few(hold) => drop(hold.as_mut().map(set)),
+            HoldSet::Many(many) => many.by_deadline = many.by_fence.values_mut().map(set).collect(),
         }
     }
 
@@ -297,8 +338,8 @@ impl HoldSet {
         let holds = many.by_fence.into_values().map(Some);
         let tokens = many.by_token.into_iter().map(|_| None);
         let deadlines = many.by_deadline.into_iter().map(|_| None);
-        let indexes = many.indexes.into_pieces().map(|_| None);
-        holds.chain(tokens).chain(deadlines).chain(indexes)
+        let options = many.options.into_pieces().map(|()| None);
+        holds.chain(tokens).chain(deadlines).chain(options)
     }
 
     /// Returns the bytes on the heap.
@@ -313,7 +354,7 @@ impl HoldSet {
                 ];
                 let trees = entries.map(|bytes| heap::tree(many.by_fence.len(), bytes));
                 let trees = trees.iter().sum::<usize>();
-                let own = heap::allocated(size_of::<Many>()) + many.indexes.heap_bytes();
+                let own = heap::allocated(size_of::<Many>()) + many.options.heap_bytes();
                 many.heap_bytes + own + trees
             }
         }
@@ -331,7 +372,7 @@ impl HoldSet {
         assert!(many.by_fence.keys().eq(again.by_fence.keys()), "fences");
         assert_eq!(many.by_token, again.by_token);
         assert_eq!(many.by_deadline, again.by_deadline);
-        assert_eq!(many.indexes, again.indexes);
+        assert_eq!(many.options, again.options);
         let sums = |many: &Many| (many.permits, many.heap_bytes);
         assert_eq!(sums(many), sums(&again));
     }

@@ -1,7 +1,7 @@
 //! The indexes of one semaphore's holds.
 //!
 //! Guaranteed: the lowest free index is found, and an index comes or goes, in O(log n) steps, with n the runs of
-//! neighbours, of which there are no more than indexes. A set without any takes eight bytes.
+//! neighbours, of which there are no more than indexes.
 //!
 //! Rejected: a set of the free indexes, because a payload with one high index would make a million entries; and a map of
 //! bits, in which the lowest free one is found by a walk.
@@ -11,16 +11,13 @@ use std::collections::BTreeMap;
 use crate::heap;
 
 /// The runs of neighbours: each under its first index, with the number behind its last. No two runs touch.
-type Runs = BTreeMap<u32, u32>;
-
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Indexes(Option<Box<Runs>>);
+pub struct Indexes(BTreeMap<u32, u32>);
 
 impl Indexes {
     /// Returns the lowest number that is not in the set.
     pub fn lowest_free(&self) -> u32 {
-        let first = self.0.as_ref().and_then(|runs| runs.get(&0));
-        first.copied().unwrap_or(0)
+        self.0.get(&0).copied().unwrap_or(0)
     }
 
     pub fn contains(&self, n: u32) -> bool {
@@ -28,7 +25,7 @@ impl Indexes {
     }
 
     fn run_of(&self, n: u32) -> Option<(u32, u32)> {
-        let (first, end) = self.0.as_ref()?.range(..=n).next_back()?;
+        let (first, end) = self.0.range(..=n).next_back()?;
         (n < *end).then_some((*first, *end))
     }
 
@@ -37,7 +34,7 @@ impl Indexes {
         if self.contains(n) {
             return false;
         }
-        let runs = self.0.get_or_insert_default();
+        let runs = &mut self.0;
         let end = runs.remove(&(n + 1)).unwrap_or(n + 1);
         let before = runs.range_mut(..n).next_back();
         match before.filter(|(_, before_end)| **before_end == n) {
@@ -51,23 +48,19 @@ impl Indexes {
         let Some((first, end)) = self.run_of(n) else {
             return;
         };
-        let runs = self.0.get_or_insert_default();
-        runs.remove(&first);
-        runs.extend((first < n).then_some((first, n)));
-        runs.extend((n + 1 < end).then_some((n + 1, end)));
-        self.0.take_if(|runs| runs.is_empty());
+        self.0.remove(&first);
+        self.0.extend((first < n).then_some((first, n)));
+        self.0.extend((n + 1 < end).then_some((n + 1, end)));
     }
 
     /// Takes the set apart, one run at a step.
     pub fn into_pieces(self) -> impl Iterator<Item = (u32, u32)> {
-        self.0.into_iter().flat_map(|runs| *runs)
+        self.0.into_iter()
     }
 
     /// Returns the bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, |runs| {
-            heap::allocated(size_of::<Runs>()) + heap::tree(runs.len(), size_of::<(u32, u32)>())
-        })
+        heap::tree(self.0.len(), size_of::<(u32, u32)>())
     }
 }
 
@@ -101,7 +94,7 @@ mod tests {
                 .filter(|n| **n == 0 || !plain.contains(&(**n - 1)));
             let pieces = runs.clone().into_pieces().map(|(first, _)| first);
             assert!(pieces.eq(firsts.copied()), "as few runs as possible");
-            assert_eq!(runs.0.is_none(), plain.is_empty());
+            assert_eq!(runs.0.is_empty(), plain.is_empty());
         }
     }
 }

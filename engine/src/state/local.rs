@@ -4,7 +4,7 @@
 use super::body::{Body, Value};
 use super::families::policy::Retention;
 use crate::hold::Hold;
-use crate::types::{ClientId, Fence, LeaseUs, UnixMs};
+use crate::types::{ClientId, Fence, LeaseUs, Moments, UnixMs};
 
 impl Body {
     fn retention_mut(&mut self) -> Option<&mut Retention> {
@@ -21,10 +21,18 @@ impl Body {
         holds.is_ok_and(|holds| holds.set_due(fence, due))
     }
 
-    /// Sets when each lease runs out, much faster than one by one. For a state that was loaded just now.
-    pub fn set_all_due(&mut self, due: impl FnMut(&Hold) -> LeaseUs) {
+    /// Sets until when the place of the hold stays taken after an early end, by this server's lease clock.
+    pub fn set_rests_until(&mut self, fence: Fence, until: LeaseUs) {
         if let Ok(holds) = self.holds_mut() {
-            holds.set_all_due(due);
+            // Without such a hold there is nothing to set.
+            let _ = holds.change(fence, |hold| hold.set_rests_until(until));
+        }
+    }
+
+    /// Sets the moments of each hold, much faster than one by one. For a state that was loaded just now.
+    pub fn set_all_due(&mut self, moments: impl FnMut(&Hold) -> Moments) {
+        if let Ok(holds) = self.holds_mut() {
+            holds.set_all_due(moments);
         }
     }
 

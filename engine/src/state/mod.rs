@@ -10,6 +10,7 @@ pub mod families;
 mod hold_set;
 mod indexes;
 mod local;
+mod options;
 mod undo;
 
 pub use crate::change::Misfit;

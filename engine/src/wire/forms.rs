@@ -88,11 +88,28 @@ impl Form<End> for How {
     fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<End> {
         let n = fields.number(name, 0, End::ALL.len() as u64 - 1)?;
         let end = usize::try_from(n).ok().and_then(|n| End::ALL.get(n));
-        end.map(|(end, _)| *end).ok_or_else(|| fields.error(name))
+        let end = end.map(|(end, _)| *end);
+        let end = end.filter(|end| *end != End::Rested || fields.family.has_rests());
+        end.ok_or_else(|| fields.error(name))
     }
 
     fn write(&self, writer: &mut Writer<'_>, end: &End) {
         writer.byte(*end as u8);
+    }
+}
+
+/// How a hold ended whose place stays taken.
+pub(super) struct Early;
+
+impl Form<End> for Early {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<End> {
+        let end = How.read(fields, name)?;
+        let may_rest = end.may_rest() && fields.family.has_rests();
+        may_rest.then_some(end).ok_or_else(|| fields.error(name))
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, end: &End) {
+        How.write(writer, end);
     }
 }
 

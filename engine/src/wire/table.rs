@@ -4,15 +4,15 @@ use std::fmt;
 
 use super::fields::{Fields, Name, Read, Writer};
 use super::forms::{
-    ATTEMPTS, COUNT, FENCE, Flagged, Form, How, INDEX, LEASE, LIMIT, MOMENT, PINNED, Secret, Text,
-    Why,
+    ATTEMPTS, COUNT, Early, FENCE, Flagged, Form, How, INDEX, LEASE, LIMIT, MOMENT, PINNED, Secret,
+    Text, Why,
 };
 use super::unreadable::{NEWEST, Unreadable, VERSION};
 use crate::change::{
-    Change, Completion, Displaced, FinishedRound, KeptPlace, Limits, Record, Tally,
+    Change, Completion, Displaced, End, FinishedRound, KeptPlace, Limits, Record, Tally,
 };
-use crate::hold::Grant;
-use crate::types::{Claim, Family, Fence, MAX_OWNER_LEN, Rank, Token, UnixMs};
+use crate::hold::{Grant, Rest};
+use crate::types::{Claim, Family, Fence, LeaseMs, MAX_OWNER_LEN, Rank, Token, UnixMs};
 
 /// The kind of a GRANT, to which flags are added.
 const GRANT: u8 = 0x80;
@@ -21,7 +21,18 @@ const OWNED: u8 = 2;
 const SHARED: u8 = 4;
 /// With an index in place of the permits.
 const INDEXED: u8 = 8;
-const FLAGS: u8 = RENEWED | OWNED | SHARED | INDEXED;
+/// With a min-hold.
+const MIN_HOLD: u8 = 16;
+/// Without deadline and token, because the hold rests.
+const RESTS: u8 = 32;
+const FLAGS: u8 = RENEWED | OWNED | SHARED | INDEXED | MIN_HOLD | RESTS;
+
+/// The options of a PLACE, as flags.
+mod options {
+    pub(super) const INDEXED: u8 = 1;
+    pub(super) const MIN_HOLD: u8 = 2;
+    pub(super) const ALL: u8 = INDEXED | MIN_HOLD;
+}
 
 /// `number version VERB { field: form, ... } => variant of Change` for each change but GRANT, whose number has flags. A
 /// row with a condition stands before the one for all others of its variant.
@@ -73,8 +84,9 @@ macro_rules! changes {
             /// Returns the version of the strings that carry the change.
             pub fn version(&self) -> u8 {
                 match self {
-                    Change::Grant(grant) if grant.index.is_some() => 5,
+                    Change::Grant(grant) if grant.has_options() => 5,
                     Change::Grant(_) => VERSION,
+                    Change::End { how: End::Rested, .. } => 5,
                     $(Change::$variant $of $(if $guard)? => $version,)*
                 }
             }
@@ -99,10 +111,11 @@ changes! {
     14 3 DELAY { until: MOMENT } => Delay { until };
     15 3 PAUSE { until: MOMENT } => Pause { until };
     16 3 UNHEARD { fence: FENCE, keep_ms: LEASE } => Unheard { fence, keep_ms };
-    20 5 PLACE { place: PlaceForm { indexed: true } } => Place(place) if place.claim == Claim::Indexed;
-    17 3 PLACE { place: PlaceForm { indexed: false } } => Place(place);
+    20 5 PLACE { place: PlaceForm { has_options: true } } => Place(place) if options_of(place) != 0;
+    17 3 PLACE { place: PlaceForm { has_options: false } } => Place(place);
     18 3 LEAVE { fence: FENCE } => Leave { rank: fence };
     19 4 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
+    21 5 REST { fence: FENCE, how: Early, at: MOMENT } => Rest { fence, how, at };
 }
 
 /// For the server's log: the verb and the fence or rank only, because tokens are secret, and results and reasons may be
@@ -199,15 +212,27 @@ impl Form<Displaced> for DisplacedForm {
 
 /// A kept place. Its claim is written by family, but for one with an index.
 struct PlaceForm {
-    indexed: bool,
+    has_options: bool,
+}
+
+fn options_of(place: &KeptPlace) -> u8 {
+    let flag = |flag: u8, is_set: bool| u8::from(is_set) * flag;
+    flag(options::INDEXED, place.claim == Claim::Indexed)
+        | flag(options::MIN_HOLD, place.min_hold.is_some())
 }
 
 impl Form<KeptPlace> for PlaceForm {
     fn read(&self, fields: &mut Fields<'_>, _: Name) -> Read<KeptPlace> {
+        let options = match self.has_options {
+            true => fields.number("options", 1, options::ALL.into())? as u8,
+            false => 0,
+        };
+        let has = |option| options & option != 0;
+        let min_hold = read_min_hold(has(options::MIN_HOLD), fields)?;
         let family = fields.family;
         let claim = match family {
-            Family::Semaphore if self.indexed => Claim::Indexed,
-            _ if self.indexed => return Err(fields.error("claim")),
+            Family::Semaphore if has(options::INDEXED) => Claim::Indexed,
+            _ if has(options::INDEXED) => return Err(fields.error("claim")),
             Family::Lock if fields.flag("claim")? => Claim::Shared,
             _ => read_claim(fields)?,
         };
@@ -222,6 +247,7 @@ impl Form<KeptPlace> for PlaceForm {
             max_attempts,
             since: fields.difference("since", number.unix())?,
             lease: LEASE.read(fields, "lease")?,
+            min_hold,
             keep_ms: LEASE.read(fields, "keep_ms")?,
             token: Secret.read(fields, "token")?,
             // No owner has a shorter form than an empty one.
@@ -230,6 +256,12 @@ impl Form<KeptPlace> for PlaceForm {
     }
 
     fn write(&self, writer: &mut Writer<'_>, place: &KeptPlace) {
+        if self.has_options {
+            writer.byte(options_of(place));
+        }
+        if let Some(min_hold) = place.min_hold {
+            writer.number(min_hold.0);
+        }
         match place.claim {
             Claim::Exclusive => writer.byte(0),
             Claim::Shared => writer.byte(1),
@@ -257,6 +289,14 @@ fn read_claim(fields: &mut Fields<'_>) -> Read<Claim> {
     })
 }
 
+fn read_min_hold(is_there: bool, fields: &mut Fields<'_>) -> Read<Option<LeaseMs>> {
+    if is_there && !fields.family.has_rests() {
+        return Err(fields.error("min_hold"));
+    }
+    let min_hold = is_there.then(|| LEASE.read(fields, "min_hold"));
+    min_hold.transpose()
+}
+
 fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
     let flag = |flag| kind & flag != 0;
     let claim = match (fields.family, flag(SHARED), flag(INDEXED)) {
@@ -274,13 +314,24 @@ fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
         index,
         granted: fields.difference("granted", fence.unix())?,
         lease: LEASE.read(fields, "lease")?,
+        rest: Rest::None,
         deadline: UnixMs(0),
         renewed: flag(RENEWED),
         token: Token::Uuid([0; 16]),
         owner: None,
     };
-    grant.deadline = fields.difference("deadline", lease_end(&grant))?;
-    grant.token = Secret.read(fields, "token")?;
+    if let Some(min_hold) = read_min_hold(flag(MIN_HOLD), fields)? {
+        grant.rest = Rest::After(min_hold);
+    }
+    if flag(RESTS) {
+        if flag(MIN_HOLD) || !fields.family.has_rests() {
+            return Err(fields.error("rests"));
+        }
+        (grant.rest, grant.deadline) = (Rest::Now, lease_end(&grant));
+    } else {
+        grant.deadline = fields.difference("deadline", lease_end(&grant))?;
+        grant.token = Secret.read(fields, "token")?;
+    }
     if flag(OWNED) {
         grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
     }
@@ -293,7 +344,12 @@ fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     let (renewed, owned) = (flag(RENEWED, grant.renewed), flag(OWNED, owner.is_some()));
     let shared = flag(SHARED, grant.claim == Claim::Shared);
     let indexed = flag(INDEXED, grant.index.is_some());
-    writer.byte(GRANT | renewed | owned | shared | indexed);
+    let rest = match grant.rest {
+        Rest::None => 0,
+        Rest::After(_) => MIN_HOLD,
+        Rest::Now => RESTS,
+    };
+    writer.byte(GRANT | renewed | owned | shared | indexed | rest);
     match (grant.index, grant.claim) {
         (Some(index), _) => writer.number(index),
         (None, Claim::Permits(permits)) => writer.number(permits),
@@ -302,8 +358,13 @@ fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     writer.number(grant.fence.0);
     writer.difference(grant.granted, grant.fence.unix());
     writer.number(grant.lease.0);
-    writer.difference(grant.deadline, lease_end(grant));
-    Secret.write(writer, &grant.token);
+    if let Some(min_hold) = grant.rest.after() {
+        writer.number(min_hold.0);
+    }
+    if grant.rest != Rest::Now {
+        writer.difference(grant.deadline, lease_end(grant));
+        Secret.write(writer, &grant.token);
+    }
     if let Some(owner) = owner {
         writer.text(owner);
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::change::{Displaced, End, FinishedRound, KeptPlace, Limits, Tally};
-use crate::hold::Grant;
+use crate::hold::{Grant, Rest};
 use crate::state::families::once::{Completion, Reason, Record};
 use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Rank, Token, UnixMs};
 
@@ -16,6 +16,7 @@ fn grant(claim: Claim, text: &[u8], owner: Option<&[u8]>) -> Change {
         token: token(text),
         claim,
         index: (claim == Claim::Indexed).then_some(MAX_PERMITS - 1),
+        rest: Rest::None,
         lease: LeaseMs(30_000),
         deadline: UnixMs(1_700_000_030_000),
         granted: UnixMs(1_700_000_000_000),
@@ -24,12 +25,32 @@ fn grant(claim: Claim, text: &[u8], owner: Option<&[u8]>) -> Change {
     })
 }
 
+/// Returns the grant of a hold with this rest. One that rests has no token.
+fn with_rest(claim: Claim, rest: Rest) -> Change {
+    let Change::Grant(mut grant) = grant(claim, UUID, Some(b"o")) else {
+        panic!("a grant")
+    };
+    if rest == Rest::Now {
+        grant.token = Token::Uuid([0; 16]);
+    }
+    Change::Grant(Grant { rest, ..grant })
+}
+
+fn place_with_min_hold(claim: Claim) -> Change {
+    let Change::Place(place) = place(claim, b"t", Some(b"o"), None) else {
+        panic!("a place")
+    };
+    let min_hold = Some(LeaseMs(1_000));
+    Change::Place(KeptPlace { min_hold, ..place })
+}
+
 fn place(claim: Claim, text: &[u8], owner: Option<&[u8]>, max_attempts: Option<u32>) -> Change {
     Change::Place(KeptPlace {
         rank: Rank(Fence(1_700_000_000_000_123)),
         token: token(text),
         claim,
         lease: LeaseMs(30_000),
+        min_hold: None,
         keep_ms: 60_000,
         max_attempts,
         owner: owner.map(Into::into),
@@ -104,6 +125,26 @@ fn every_kind() -> Vec<(Family, Change)> {
         ),
         (Family::Semaphore, grant(Claim::Indexed, UUID, Some(b"o"))),
         (Family::Semaphore, place(Claim::Indexed, b"t", None, None)),
+        (
+            Family::Lock,
+            with_rest(Claim::Shared, Rest::After(LeaseMs::MAX)),
+        ),
+        (Family::Lock, with_rest(Claim::Exclusive, Rest::Now)),
+        (
+            Family::Semaphore,
+            with_rest(Claim::Indexed, Rest::After(LeaseMs(1))),
+        ),
+        (Family::Semaphore, with_rest(Claim::Permits(2), Rest::Now)),
+        (Family::Lock, place_with_min_hold(Claim::Shared)),
+        (Family::Semaphore, place_with_min_hold(Claim::Indexed)),
+        (
+            Family::Lock,
+            Change::Rest {
+                fence: Fence::MAX,
+                how: End::Disconnected,
+                at: UnixMs::MAX,
+            },
+        ),
         (Family::Group, grant(Claim::Member, b"m", None)),
         (Family::Once, grant(Claim::Run, UUID, Some(b"host"))),
         (
@@ -326,11 +367,38 @@ fn packed_bytes_never_change() {
         hex(without_check(&numbered)),
         "050188bf843dfb80f9c0c1c4820300b0ea01000174"
     );
+    let rests = [
+        with_rest(Claim::Shared, Rest::After(LeaseMs(1_000))),
+        with_rest(Claim::Shared, Rest::Now),
+        place_with_min_hold(Claim::Shared),
+        Change::Rest {
+            fence: Fence(300),
+            how: End::Released,
+            at: UnixMs(127),
+        },
+        Change::End {
+            fence: Fence(300),
+            how: End::Rested,
+            at: UnixMs(127),
+        },
+    ];
+    let rests = packed(Family::Lock, false, &rests);
+    assert_eq!(
+        hex(without_check(&rests)),
+        concat!(
+            "0500",
+            "97fb80f9c0c1c4820300b0ea01e80700008f14e45fceea467fa8f56d1e2c3b4a59016f",
+            "a7fb80f9c0c1c4820300b0ea01016f",
+            "1402e80701fb80f9c0c1c4820300b0ea01e0d4030174026f",
+            "15ac02007f",
+            "02ac02067f",
+        )
+    );
     let kept = [place(Claim::Indexed, b"t", None, None)];
     let kept = packed(Family::Semaphore, false, &kept);
     assert_eq!(
         hex(without_check(&kept)),
-        "050114fb80f9c0c1c4820300b0ea01e0d403017400"
+        "05011401fb80f9c0c1c4820300b0ea01e0d403017400"
     );
 }
 
@@ -395,7 +463,7 @@ fn unknown_version_family_and_kind_are_named() {
             Err(Unreadable::Family(family))
         );
     }
-    for kind in [0, 21, 0x7f, 0x90, 0xa0, 0xc0, 0xff] {
+    for kind in [0, 22, 0x7f, 0xc0, 0xff] {
         assert_eq!(
             unpacked(&sealed(&[VERSION, 0, kind])),
             Err(Unreadable::Kind(kind))
@@ -449,7 +517,8 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
             0,
             [&[1, 1, 1], &[0x80; 6][..], &[0x40]].concat(),
         ),
-        ("END of no kind", 0, vec![2, 1, 6, 1]),
+        ("END of no kind", 0, vec![2, 1, 7, 1]),
+        ("END of a rest", 0, vec![2, 1, 6, 1]),
         ("COMPLETE of fence 0", 3, vec![11, 1, 8, 1, b't', 0]),
         ("RECORD with a reason 4", 3, vec![13, 1, 1, 4, 0, 0]),
         ("RECORD that is late twice", 3, vec![13, 1, 1, 0, 2, 0]),
@@ -541,12 +610,49 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         (
             "PLACE of a lock's index",
             0,
-            vec![20, 1, 0, 1, 1, 1, b't', 0],
+            vec![20, 1, 1, 0, 1, 1, 1, b't', 0],
         ),
         (
             "GRANT of index 1000000",
             1,
             [&[0x88, 0xc0, 0x84, 0x3d], &[1, 0, 1, 0, 1, b't'][..]].concat(),
+        ),
+        ("GRANT of min-hold 0", 0, vec![0x90, 1, 0, 1, 0, 0, 1, b't']),
+        (
+            "GRANT, min-hold of a member",
+            2,
+            vec![0x90, 1, 0, 1, 1, 0, 1, b't'],
+        ),
+        (
+            "GRANT of a rest and a min-hold",
+            0,
+            vec![0xb0, 1, 0, 1, 1, 0, 1, b't'],
+        ),
+        ("GRANT of a run that rests", 3, vec![0xa0, 1, 0, 1]),
+        ("REST that was revoked", 0, vec![21, 1, 3, 1]),
+        ("REST of a rest", 0, vec![21, 1, 6, 1]),
+        ("REST of a member", 2, vec![21, 1, 0, 1]),
+        ("END of a member's rest", 2, vec![2, 1, 6, 1]),
+        ("END that is no rest", 0, vec![2, 1, 0, 1]),
+        (
+            "PLACE of no option",
+            1,
+            vec![20, 0, 1, 1, 0, 1, 1, 1, b't', 0],
+        ),
+        (
+            "PLACE of an unknown option",
+            1,
+            vec![20, 4, 1, 1, 0, 1, 1, 1, b't', 0],
+        ),
+        (
+            "PLACE of min-hold 0",
+            0,
+            vec![20, 2, 0, 0, 1, 0, 1, 1, 1, b't', 0],
+        ),
+        (
+            "PLACE, min-hold of a member",
+            2,
+            vec![20, 2, 1, 1, 0, 1, 1, 1, b't', 0],
         ),
         ("GRANT of 1 permit", 1, vec![0x80, 1, 1, 0, 1, 0, 1, b't']),
         ("PLACE of 1 permit", 1, vec![17, 1, 1, 0, 1, 1, 1, b't', 0]),
@@ -574,11 +680,17 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         let read = unpacked(&sealed(&[&[VERSION, family][..], &change].concat()));
         assert!(read.is_ok(), "{change:?}: {read:?}");
     }
-    for change in [
-        vec![0x88, 0xbf, 0x84, 0x3d, 1, 0, 1, 0, 1, b't'],
-        vec![20, 1, 0, 1, 1, 1, b't', 0],
+    for (family, change) in [
+        (1, vec![0x88, 0xbf, 0x84, 0x3d, 1, 0, 1, 0, 1, b't']),
+        (1, vec![20, 1, 1, 0, 1, 1, 1, b't', 0]),
+        (1, vec![20, 3, 1, 1, 0, 1, 1, 1, b't', 0]),
+        (0, vec![20, 2, 1, 0, 1, 0, 1, 1, 1, b't', 0]),
+        (0, vec![0x90, 1, 0, 1, 1, 0, 1, b't']),
+        (0, vec![0xa0, 1, 0, 1]),
+        (0, vec![21, 1, 0, 1]),
+        (0, vec![2, 1, 6, 1]),
     ] {
-        let read = unpacked(&sealed(&[&[5, 1][..], &change].concat()));
+        let read = unpacked(&sealed(&[&[5, family][..], &change].concat()));
         assert!(read.is_ok(), "{change:?}: {read:?}");
     }
     for (family, change) in [

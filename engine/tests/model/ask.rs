@@ -19,6 +19,8 @@ pub struct Ask {
     /// For work-once: how many attempts the request allows in all.
     pub max_attempts: Option<u32>,
     pub lease_ms: u32,
+    /// How long after the grant its place stays taken (MINHOLD).
+    pub min_hold_ms: Option<u32>,
     pub block: Option<Block>,
     /// How long its place is kept (QUEUE).
     pub keep_ms: Option<u32>,
@@ -37,6 +39,7 @@ pub fn ask(name: Name, claim: Claim, token: u8) -> Ask {
         limit: None,
         max_attempts: None,
         lease_ms: 10_000,
+        min_hold_ms: None,
         block: None,
         keep_ms: None,
         token: Some(token),
@@ -59,6 +62,11 @@ impl Ask {
 
     pub fn lease(mut self, lease_ms: u32) -> Ask {
         self.lease_ms = lease_ms;
+        self
+    }
+
+    pub fn min_hold(mut self, ms: u32) -> Ask {
+        self.min_hold_ms = Some(ms);
         self
     }
 

@@ -48,6 +48,8 @@ pub struct HistoryKind {
     pub servers_change: bool,
     /// Whether half of the requests for permits are with INDEX.
     pub indexed: bool,
+    /// Whether requests for locks and permits may be with MINHOLD.
+    pub paced: bool,
     pub tokens: u64,
     pub conns: u64,
     pub steps: usize,
@@ -62,7 +64,7 @@ fn short(settings: Settings) -> Settings {
     }
 }
 
-pub fn kinds() -> [HistoryKind; 7] {
+pub fn kinds() -> [HistoryKind; 8] {
     let usual = HistoryKind {
         label: "requests",
         settings: short(Settings::default()),
@@ -71,6 +73,7 @@ pub fn kinds() -> [HistoryKind; 7] {
         keys_move: false,
         servers_change: false,
         indexed: false,
+        paced: false,
         tokens: 6,
         conns: 9,
         steps: 500,
@@ -130,6 +133,15 @@ pub fn kinds() -> [HistoryKind; 7] {
             keys: 2,
             servers_change: true,
             indexed: true,
+            ..usual
+        },
+        // Every second key is a lock, and the others are semaphores.
+        HistoryKind {
+            label: "places that rest",
+            keys: 2,
+            keys_move: true,
+            servers_change: true,
+            paced: true,
             ..usual
         },
     ]
@@ -246,12 +258,18 @@ impl Chooser {
             false => None,
         };
         let keeps = keep_ms.is_some();
+        let may_rest = self.kind.paced && matches!(family, Family::Lock | Family::Semaphore);
+        let min_hold_ms = match may_rest && self.random.one_in(2) {
+            true => Some(self.random.pick(&[1, 3, 8, 20, 200])),
+            false => None,
+        };
         Ask {
             name,
             claim: self.claim(family),
             limit: self.random.pick(limits),
             max_attempts: self.random.pick(max_attempts),
             lease_ms: self.random.pick(&[1, 2, 3, 5, 8, 13, 200]),
+            min_hold_ms,
             block: self.block().filter(|_| !keeps),
             keep_ms,
             token: if self.random.one_in(6) && !keeps {
@@ -280,6 +298,8 @@ impl Chooser {
             let number = |n: &u8| seat.token.as_ref() == Some(&token(*n));
             ask.token = (0..self.kind.tokens as u8).find(number);
             ask.claim = seat.claim.expect("a WAIT has no place");
+            let may_rest = matches!(ask.claim.family(), Family::Lock | Family::Semaphore);
+            ask.min_hold_ms = ask.min_hold_ms.filter(|_| may_rest);
             ask.limit = ask
                 .limit
                 .filter(|_| matches!(ask.claim.family(), Family::Semaphore | Family::Group));

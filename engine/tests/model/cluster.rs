@@ -15,7 +15,7 @@ const MS: u64 = 1_000;
 const YEAR_US: u64 = 366 * 86_400 * 1_000_000;
 
 impl OneKey {
-    fn pass(&mut self, ms: u64) {
+    pub fn pass(&mut self, ms: u64) {
         self.now.mono.0 += ms * MS;
         self.now.unix_us += ms * MS;
         self.now.lease.0 += (ms * MS).next_multiple_of(TICK_US);
@@ -60,6 +60,7 @@ impl OneKey {
             max_attempts: None,
             lease: LeaseMs(30_000),
             wait: None,
+            min_hold: None,
             keep_ms: None,
             token: Token::parse(b"the same").expect("legal"),
             may_return: true,

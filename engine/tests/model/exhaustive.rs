@@ -155,6 +155,56 @@ fn indexes_in_every_short_history() {
     all_sequences(settings(), &before, &alphabet, 4);
 }
 
+/// Holds that rest beside holds that do not, in each way in which they can end, over kept places and servers that change.
+#[test]
+fn rests_in_every_short_history() {
+    let paced = |token: u8| ask(KEY, Claim::Permits(1), token).lease(3).min_hold(5);
+    let before = [
+        Step::Acquire(paced(0).limit(2)),
+        Step::Acquire(paced(1).ephemeral()),
+    ];
+    let alphabet = [
+        Step::Acquire(paced(0).block()),
+        Step::Acquire(paced(2).min_hold(1).keep(2)),
+        Step::Acquire(ask(KEY, Claim::Indexed, 3).min_hold(9).block()),
+        Step::Release(KEY, Family::Semaphore, 0),
+        Step::Release(KEY, Family::Semaphore, 2),
+        Step::Renew(KEY, Family::Semaphore, 0, Some(20)),
+        Step::Disconnect(1),
+        Step::FindGone {
+            reported_first: true,
+        },
+        Step::Revoke(KEY, Family::Semaphore, 0),
+        Step::Restart {
+            as_changes: true,
+            ms: 1,
+        },
+        Step::Failover { ms: 2 },
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    all_sequences(settings(), &before, &alphabet, 4);
+}
+
+#[test]
+fn resting_locks_in_every_short_history() {
+    let paced = |token: u8, claim| lock(token, claim).min_hold(4);
+    let (exclusive, shared) = (Claim::Exclusive, Claim::Shared);
+    let alphabet = [
+        Step::Acquire(paced(0, exclusive)),
+        Step::Acquire(paced(1, shared)),
+        Step::Acquire(paced(2, shared).min_hold(9).block()),
+        Step::Acquire(paced(1, exclusive).block_ms(5)),
+        Step::Acquire(lock(3, shared)),
+        Step::Release(KEY, Family::Lock, 0),
+        Step::Release(KEY, Family::Lock, 1),
+        Step::Delete(KEY),
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    all_sequences(settings(), &[], &alphabet, 5);
+}
+
 #[test]
 fn groups_in_every_short_history() {
     let member = |token: u8| ask(KEY, Claim::Member, token).lease(3);

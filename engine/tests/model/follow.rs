@@ -8,7 +8,7 @@ use dsync_engine::answer::Answer;
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::calls::unfit::Unfit;
 use dsync_engine::change::{Change, Displaced, End, Limits};
-use dsync_engine::hold::Grant;
+use dsync_engine::hold::{Grant, Rest};
 use dsync_engine::saved::Loaded;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, MonoUs, Token, UnixMs};
 use dsync_engine::{Body, Family, Misfit, Reply, Request};
@@ -21,6 +21,7 @@ fn grant(fence: u64, token: &str, claim: Claim) -> Change {
         token: Token::parse(token.as_bytes()).expect("legal"),
         claim,
         index: None,
+        rest: Rest::None,
         lease: LeaseMs(30_000),
         deadline: UnixMs(START_US / 1_000 + 30_000),
         granted: UnixMs(START_US / 1_000),
@@ -61,6 +62,7 @@ impl OneKey {
             max_attempts: None,
             lease: LeaseMs(30_000),
             wait,
+            min_hold: None,
             keep_ms: None,
             token: Token::parse(token.as_bytes()).expect("legal"),
             may_return: true,

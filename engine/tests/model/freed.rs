@@ -24,6 +24,7 @@ fn request(client: u64, permits: u32) -> Request {
         max_attempts: None,
         lease: LeaseMs(30_000),
         wait: None,
+        min_hold: None,
         keep_ms: None,
         token: client_token(client),
         may_return: true,

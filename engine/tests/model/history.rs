@@ -189,3 +189,8 @@ fn keys_that_change_family() {
 fn indexed_permits() {
     histories_of("indexed permits");
 }
+
+#[test]
+fn places_that_rest() {
+    histories_of("places that rest");
+}

@@ -5,6 +5,7 @@
 //! which requests queued, and remembers which requests were answered.
 
 mod indexes;
+mod rests;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use dsync_engine::effect::Wake;
 use dsync_engine::types::{Claim, Fence, MonoUs, Now, Rank, Token, WaiterId};
 use dsync_engine::{Beginning, Family, Settings};
 use indexes::IndexLaws;
+use rests::RestLaws;
 use work::WorkLaws;
 
 #[derive(Clone, Default)]
@@ -26,6 +28,7 @@ struct ReplayedKey {
     pinned: Option<u32>,
     is_paused: bool,
     indexes: IndexLaws,
+    rests: RestLaws,
     work: WorkLaws,
 }
 
@@ -100,7 +103,9 @@ impl Laws {
             let keep_ms = self.settings.once_keep_ms;
             let key = self.keys.entry(name).or_default();
             key.work.written(name, change, keep_ms, now.unix_us / 1_000);
-            key.indexes.written(name, change, key.pinned.or(key.asked));
+            let limit = key.pinned.or(key.asked);
+            key.indexes.written(name, change, limit);
+            key.rests.written(name, change, limit, now.lease);
             match change {
                 Change::Grant(grant) => {
                     assert!(!key.is_paused, "{name:?}: nobody is granted in a pause");
@@ -156,9 +161,12 @@ impl Laws {
                         self.restore_place(name, *fence);
                     }
                 }
-                Change::Renew { fence, .. } => {
+                Change::Renew { fence, .. } | Change::Rest { fence, .. } => {
                     let held = key.holds.iter().any(|(f, _)| f == fence);
-                    assert!(held, "{name:?}: {fence:?} is renewed while it is held");
+                    assert!(
+                        held,
+                        "{name:?}: {fence:?} is renewed or rests while it is held"
+                    );
                 }
                 Change::Limit(limit) => key.asked = Some(*limit),
                 Change::Pin(limit) => key.pinned = *limit,
@@ -369,9 +377,8 @@ impl Laws {
         let at =
             at.unwrap_or_else(|| panic!("{name:?}: {waiter:?} gets {answer:?} but does not wait"));
         assert_eq!(self.places[at].name, name, "{waiter:?} waits for this key");
-        // While the server takes no writes, the place of a client that is told WRONGTYPE is dropped later.
-        let keeps = matches!(answer, Answer::NotGranted | Answer::WrongType);
-        let stays = keeps && self.places[at].kept.is_some();
+        // Without a LEAVE before it the place is still kept.
+        let stays = self.places[at].kept.is_some() && granted(answer).is_none();
         if *answer == Answer::Superseded || stays {
             self.places[at].waiter = None;
             return;
@@ -543,6 +550,9 @@ impl Laws {
             place.waiter = None;
             place.kept.is_some()
         });
+        for key in self.keys.values_mut() {
+            key.rests = RestLaws::default();
+        }
         self.granted.clear();
         self.undelivered.clear();
         self.withdrawn.clear();

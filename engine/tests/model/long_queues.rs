@@ -58,6 +58,7 @@ impl OneKey {
             max_attempts: None,
             lease: LeaseMs(30_000),
             wait,
+            min_hold: None,
             keep_ms: None,
             token: Token::parse(text.as_bytes()).expect("legal"),
             may_return: true,

@@ -9,8 +9,8 @@
 //! - `fixture`: short forms for the tests of named cases.
 //!
 //! The tests:
-//! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `indexes`, `pauses`, `rounds`,
-//!   `once`, `delays`, `idle`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `freed`;
+//! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `indexes`, `rests`, `pauses`,
+//!   `rounds`, `once`, `delays`, `idle`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `freed`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -54,6 +54,7 @@ mod order;
 mod pauses;
 mod places;
 mod restored;
+mod rests;
 mod retries;
 mod roles;
 mod rounds;

@@ -27,6 +27,7 @@ fn hold(server: &mut Server, name: Name, claim: Claim, number: u32, now: Now) ->
         max_attempts: None,
         lease: LeaseMs(1_000),
         wait: None,
+        min_hold: None,
         keep_ms: None,
         token: Token::parse(format!("token {number}").as_bytes()).expect("legal"),
         may_return: true,

@@ -10,10 +10,10 @@ use dsync_engine::answer::FullQueue;
 use dsync_engine::calls::unfit::Unfit;
 use dsync_engine::change::{Change, Displaced, FinishedRound, KeptPlace, Tally};
 use dsync_engine::families::once::{Completion, Reason, Record};
-use dsync_engine::hold::Grant;
+use dsync_engine::hold::{Grant, Rest};
 use dsync_engine::saved::Loaded;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, MonoUs, Rank, Token, UnixMs};
-use dsync_engine::{Body, Family};
+use dsync_engine::{Body, Family, Visit};
 
 const NOW: u64 = START_US / 1_000;
 const DAY: u64 = 86_400_000;
@@ -53,6 +53,7 @@ fn grant() -> Grant {
         token: token("t"),
         claim: Claim::Exclusive,
         index: None,
+        rest: Rest::None,
         lease: LeaseMs(30_000),
         deadline: UnixMs(NOW + 30_000),
         granted: UnixMs(NOW),
@@ -67,6 +68,7 @@ fn place(number: u64) -> KeptPlace {
         token: token(&format!("place {number}")),
         claim: Claim::Exclusive,
         lease: LeaseMs(30_000),
+        min_hold: None,
         keep_ms: KEEP_MS,
         max_attempts: None,
         owner: None,
@@ -108,15 +110,25 @@ fn tally(touched: u64, finished: Option<u64>) -> Vec<Change> {
 type Changes = fn(u64) -> Vec<Change>;
 
 /// What is restored, so much beyond its bound, and why it is refused one beyond.
-const BOUNDS: [(&str, Family, Changes, Unfit); 16] = {
+const BOUNDS: [(&str, Family, Changes, Unfit); 19] = {
     use Family::{Group, Lock, Once};
     const MAX_LEASE: Unfit = Unfit::Lease(DAY + 1, DAY);
+    const MAX_MIN_HOLD: Unfit = Unfit::MinHold(DAY + 1, DAY);
     const MAX_TEXT: Unfit = Unfit::Text(65_537, 65_536);
     const MAX_KEPT: Unfit = Unfit::Place(60_001);
     const MAX_TALLY: Unfit = Unfit::Kept(31 * DAY + 1, 30 * DAY);
     #[rustfmt::skip]
-    let bounds: [(&str, Family, Changes, Unfit); 16] = [
+    let bounds: [(&str, Family, Changes, Unfit); 19] = [
         ("lease", Lock, |more| vec![Change::Grant(Grant { lease: lease(more), ..grant() })], MAX_LEASE),
+        ("MINHOLD", Lock, |more| {
+            vec![Change::Grant(Grant { rest: Rest::After(lease(more)), ..grant() })]
+        }, MAX_MIN_HOLD),
+        ("rest", Lock, |more| {
+            vec![Change::Grant(Grant { rest: Rest::Now, lease: lease(more), ..grant() })]
+        }, MAX_LEASE),
+        ("place's MINHOLD", Lock, |more| {
+            vec![Change::Place(KeptPlace { min_hold: Some(lease(more)), ..place(1) })]
+        }, MAX_MIN_HOLD),
         ("granted", Lock, |more| vec![Change::Grant(Grant { granted: year(more), ..grant() })], Unfit::MomentAhead),
         ("deadline", Lock, |more| vec![Change::Grant(Grant { deadline: year(more), ..grant() })], Unfit::MomentAhead),
         ("unheard", Lock, |more| {
@@ -207,6 +219,41 @@ fn payload_is_compared_with_the_last_fence_where_that_is_ahead_of_the_clock() {
     };
     let own = loaded(Family::Lock, vec![Change::Grant(own)]);
     assert_eq!(one_key.restore(KEY, own), Ok(()));
+}
+
+/// The moment of a hold that comes by RESTORE, or with the changes of a slot, is counted from then on, and not from the
+/// take-over of this server an hour ago.
+#[test]
+fn hold_that_comes_later_rests_from_the_moment_at_which_it_came() {
+    for follows in [false, true] {
+        let mut one_key = OneKey::new();
+        one_key.pass(3_600_000);
+        let granted = one_key.now.unix();
+        let paced = Change::Grant(Grant {
+            rest: Rest::After(LeaseMs(20_000)),
+            granted,
+            deadline: granted.after_ms(30_000),
+            ..grant()
+        });
+        let now = one_key.now;
+        if follows {
+            let follow = |visit: &mut Visit<'_>| visit.follow(Family::Lock, &[paced]);
+            let (followed, _) = one_key.server.call(KEY, Family::Lock, now, follow);
+            assert_eq!(followed, Ok(()));
+        } else {
+            let restored = one_key.restore(KEY, loaded(Family::Lock, vec![paced]));
+            assert_eq!(restored, Ok(()));
+        }
+        let release = |visit: &mut Visit<'_>| visit.release(Family::Lock, &token("t"));
+        let (released, _) = one_key.server.call(KEY, Family::Lock, now, release);
+        assert_eq!(released, Ok(true));
+        one_key.pass(19_990);
+        one_key.run_tasks();
+        assert_eq!(one_key.server.engine.resting(), 1, "follows: {follows}");
+        one_key.pass(10);
+        one_key.run_tasks();
+        assert_eq!(one_key.server.engine.resting(), 0, "follows: {follows}");
+    }
 }
 
 fn places(numbers: std::ops::RangeInclusive<u64>) -> Loaded {

@@ -53,6 +53,7 @@ impl LargeServer {
             max_attempts: None,
             lease: LeaseMs(LEASE_MS),
             wait: None,
+            min_hold: None,
             keep_ms: None,
             token: token(client),
             may_return: true,
@@ -341,6 +342,39 @@ fn del_of_large_semaphore_drops_holds_in_slices() {
             assert_eq!(large.holds(), 0, "the one of the connection that closed");
         }
     }
+}
+
+/// Holds that rest take no more memory than they did before, and end like leases, some at a time.
+#[test]
+fn ten_thousand_rests_end_in_slices() {
+    let mut large = LargeServer::new();
+    for client in 0..10_000 {
+        large.ask(KEY, Claim::Permits(1), client, |request| {
+            request.min_hold = Some(LeaseMs(1_000));
+        });
+    }
+    let Some(Stored::State(id)) = large.server.keys.get(&KEY).copied() else {
+        panic!("it is held");
+    };
+    let held = large.server.engine.memory(id);
+    for client in 0..10_000 {
+        let release = |visit: &mut Visit<'_>| visit.release(Family::Semaphore, &token(client));
+        let (released, _) = (large.server).call(KEY, Family::Semaphore, large.now, release);
+        assert_eq!(released, Ok(true));
+    }
+    assert_eq!((large.holds(), large.server.engine.resting()), (0, 10_000));
+    let resting = large.server.engine.memory(id);
+    assert!(resting <= held, "{resting} bytes after {held}");
+    large.pass(1_000);
+    for left in [8_976, 7_952, 6_928] {
+        let task = large.server.engine.next_task(large.now, &mut 99);
+        let (task, ..) = task.expect("more to end");
+        let perform = |visit: &mut Visit<'_>| visit.perform(task);
+        (large.server).call(KEY, Family::Semaphore, large.now, perform);
+        assert_eq!(large.server.engine.resting(), left);
+    }
+    large.tick();
+    assert!(large.server.state(KEY).is_none(), "nothing keeps the key");
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn renamed() -> (Server, Now, StateId) {
         max_attempts: None,
         lease: LeaseMs(LEASE_MS),
         wait: None,
+        min_hold: None,
         keep_ms: None,
         token: Token::parse(b"t").expect("legal"),
         may_return: true,

@@ -313,7 +313,9 @@ pub(crate) fn changes(ctx: Ctx<'_>, key: &[u8], changes: &[Change]) {
     for change in changes {
         let (fence, what) = match change {
             Change::Grant(grant) => (grant.fence, "was granted"),
-            Change::End { fence, how, .. } => (*fence, how.word()),
+            Change::End { fence, how, .. } | Change::Rest { fence, how, .. } => {
+                (*fence, how.word())
+            }
             Change::Fail { fence, .. } => (*fence, "failed"),
             Change::Complete {
                 fence: Some(fence), ..

@@ -12,8 +12,21 @@ use dsync_engine::change::{Change, End};
 
 /// Sends the event of each change that has one.
 pub(crate) fn changed(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
-    for event in changes.iter().filter_map(|change| event(family, change)) {
-        ctx.notify(event, name);
+    for change in changes {
+        if let Some(event) = event(family, change) {
+            ctx.notify(event, name);
+        }
+        if let Change::Rest { .. } = change {
+            ctx.notify(rest(family), name);
+        }
+    }
+}
+
+/// The event of a hold that has ended, and whose place stays taken.
+fn rest(family: Family) -> &'static CStr {
+    match family {
+        Family::Lock => c"dlock.rest",
+        _ => c"dsem.rest",
     }
 }
 
@@ -39,7 +52,7 @@ fn event(family: Family, change: &Change) -> Option<&'static CStr> {
             Family::Group => c"dwg.add",
             Family::Once => c"donce.run",
         },
-        Change::End { how, .. } => ended(family, *how),
+        Change::End { how, .. } | Change::Rest { how, .. } => return ended(family, *how),
         Change::Finish { .. } => c"dwg.finish",
         Change::Fail { .. } => c"donce.fail",
         Change::Complete { .. } => c"donce.done",
@@ -47,8 +60,10 @@ fn event(family: Family, change: &Change) -> Option<&'static CStr> {
     })
 }
 
-fn ended(family: Family, how: End) -> &'static CStr {
-    match (family, how) {
+fn ended(family: Family, how: End) -> Option<&'static CStr> {
+    Some(match (family, how) {
+        // It has ended before.
+        (_, End::Rested) => return None,
         (Family::Group, End::Done) => c"dwg.done",
         (Family::Lock, End::Released | End::Undelivered | End::Done) => c"dlock.release",
         (Family::Semaphore, End::Released | End::Undelivered | End::Done) => c"dsem.release",
@@ -63,5 +78,5 @@ fn ended(family: Family, how: End) -> &'static CStr {
         (Family::Semaphore, End::Revoked) => c"dsem.revoke",
         (Family::Group, End::Revoked) => c"dwg.revoke",
         (Family::Once, End::Revoked) => c"donce.revoke",
-    }
+    })
 }

@@ -123,7 +123,7 @@ impl Policy for WaitGroup {
         let count = match how {
             End::Done => Some(&mut self.tally.done),
             End::Lapsed | End::Revoked | End::Disconnected => Some(&mut self.tally.lapsed),
-            End::Released | End::Undelivered => None,
+            End::Released | End::Undelivered | End::Rested => None,
         };
         if let Some(count) = count {
             *count = count.saturating_add(1);

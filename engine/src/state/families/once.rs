@@ -252,7 +252,7 @@ impl Policy for Once {
             End::Released | End::Undelivered => {
                 self.attempts = self.attempts.saturating_sub(1);
             }
-            End::Done => {}
+            End::Done | End::Rested => {}
         }
         self.touch(at);
     }

@@ -1,7 +1,6 @@
 //! The set of holds beside a plain list of them.
 
 use super::*;
-use crate::hold::Grant;
 use crate::types::{Claim, LeaseMs, UnixMs};
 
 /// Returns a hold of so many permits, or one with an index for none.
@@ -15,6 +14,7 @@ fn hold(n: u64, permits: u32) -> Hold {
         token: Token::parse(format!("token-{n}").as_bytes()).expect("legal"),
         claim,
         index: (claim == Claim::Indexed).then_some(n as u32 - 1),
+        rest: Rest::None,
         lease: LeaseMs(1_000),
         deadline: UnixMs(5_000),
         granted: UnixMs(4_000),
@@ -151,8 +151,10 @@ fn hold_set_of_every_small_size_finds_its_lowest_free_index() {
                 let case = format!("{size} holds, {indexed:b}, {removed} removed");
                 assert_eq!(Some(set.free_index()), free, "{case}");
                 for index in 0..=size as u32 {
-                    let token = Token::parse(b"new").expect("legal");
-                    let is_free = set.accepts(Fence(99), &token, Some(index));
+                    let is_free = set.accepts(&Grant {
+                        index: Some(index),
+                        ..hold(9, 0).to_grant()
+                    });
                     assert_eq!(is_free, !is_held(&(u64::from(index) + 1)), "{case}");
                 }
             }
@@ -166,12 +168,60 @@ fn hold_set_of_every_small_size_finds_its_lowest_free_index() {
     assert_eq!(HoldSet::of_sorted(twice.into()).err(), Some(Misfit::Taken));
 }
 
+/// A hold that rests has no token, so the next of its token may come beside it.
+#[test]
+fn hold_set_of_every_small_size_keeps_what_rests_without_its_token() {
+    let with_min_hold = |n: u64, token: &str| {
+        Hold::new(&Grant {
+            rest: Rest::After(LeaseMs(7)),
+            token: Token::parse(token.as_bytes()).expect("legal"),
+            ..hold(n, (n % 3) as u32).to_grant()
+        })
+    };
+    for size in 1..6 {
+        // A bit for each hold: whether it rests.
+        for resting in 0..1_u64 << size {
+            let rests = |n: &u64| resting & (1 << (n - 1)) != 0;
+            let mut set = HoldSet::default();
+            for n in 1..=size {
+                let token = format!("token-{n}");
+                set.insert(with_min_hold(n, &token));
+                if rests(&n) {
+                    let ended = set.rest(Fence(n)).expect("held");
+                    assert!(ended.has_token(&Token::parse(token.as_bytes()).expect("legal")));
+                }
+                assert_eq!(set.rest(Fence(n)).is_err(), rests(&n), "once");
+                set.check_invariants();
+            }
+            assert!(set.rest(Fence(size + 1)).is_err(), "no such hold");
+        }
+    }
+    let mut set = HoldSet::default();
+    for n in 1..=4 {
+        set.insert(with_min_hold(n, "the same"));
+        let _ = set.rest(Fence(n)).expect("held");
+        assert_eq!(set.resting().0, n as usize);
+        assert!(set.by_token(&Token::Uuid([0; 16])).is_none(), "no token");
+        let rests = set.get(Fence(n)).expect("there");
+        assert_eq!((rests.lease, rests.deadline()), (LeaseMs(7), UnixMs(4_007)));
+    }
+    assert_eq!(set.resting().1, set.permits());
+    let again = HoldSet::of_sorted(set.iter().cloned().collect()).expect("as they were");
+    again.check_invariants();
+    assert_eq!(again.resting(), set.resting());
+    set.insert(hold(5, 1));
+    assert_eq!(set.rest(Fence(5)).err(), Some(Misfit::Taken), "no MINHOLD");
+}
+
 #[test]
 fn hold_set_finds_all_holds_under_their_new_due() {
     for size in 0..5 {
         let mut set = HoldSet::default();
         (1..=size).for_each(|n| set.insert(hold(n, 1)));
-        set.set_all_due(|hold| LeaseUs(hold.fence().0));
+        set.set_all_due(|hold| Moments {
+            due: LeaseUs(hold.fence().0),
+            rests_until: None,
+        });
         set.check_invariants();
         let earliest = (size > 0).then_some((LeaseUs(1), Fence(1)));
         assert_eq!(set.earliest(LeaseUs(0)), earliest, "{size} holds");

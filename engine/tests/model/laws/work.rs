@@ -65,7 +65,7 @@ impl WorkLaws {
                 match how {
                     End::Lapsed | End::Disconnected => self.has_lapsed = true,
                     End::Released | End::Undelivered => self.attempts -= 1,
-                    End::Revoked | End::Done => {}
+                    End::Revoked | End::Done | End::Rested => {}
                 }
                 self.touched_ms = self.touched_ms.max(now_ms);
             }

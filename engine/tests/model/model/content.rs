@@ -15,6 +15,11 @@ pub struct ModelHold {
     pub claim: Claim,
     pub index: Option<u32>,
     pub lease_ms: u32,
+    /// For how long after the grant its place stays taken, and until when.
+    pub min_hold_ms: Option<u32>,
+    pub(super) rests_until_us: u64,
+    /// Whether it has ended, and its place is still taken. Nobody has its token then.
+    pub is_resting: bool,
     pub due_us: u64,
     pub deadline_ms: u64,
     pub granted_ms: u64,
@@ -60,6 +65,27 @@ pub struct ModelContent {
     /// When a visit last found that a request had been waiting.
     pub waited_ms: u64,
     pub paused_until_ms: Option<u64>,
+}
+
+impl ModelHold {
+    /// Ends the hold, which keeps its place taken until its MINHOLD is over. Returns false if that is so now.
+    fn rest(&mut self, how: End, lease_us: u64) -> bool {
+        let is_early = matches!(how, End::Released | End::Lapsed | End::Disconnected);
+        let Some(min_hold_ms) = self.min_hold_ms.filter(|_| is_early && !self.is_resting) else {
+            return false;
+        };
+        if self.rests_until_us <= lease_us {
+            return false;
+        }
+        self.is_resting = true;
+        self.token = Token::Uuid([0; 16]);
+        self.lease_ms = min_hold_ms;
+        self.due_us = self.rests_until_us;
+        self.deadline_ms = self.granted_ms + u64::from(min_hold_ms);
+        (self.client, self.ephemeral) = (0, false);
+        (self.ending, self.unheard_ms) = (None, None);
+        true
+    }
 }
 
 impl ModelContent {
@@ -117,6 +143,22 @@ impl ModelContent {
     pub(super) fn free_index(&self) -> Option<u32> {
         let is_free = |n: &u32| self.holds.iter().all(|hold| hold.index != Some(*n));
         (0..).find(is_free)
+    }
+
+    /// Returns the permits of the holds that rest.
+    pub fn permits_resting(&self) -> u64 {
+        let resting = self.holds.iter().filter(|hold| hold.is_resting);
+        resting.map(|hold| u64::from(hold.claim.permits())).sum()
+    }
+
+    /// Ends a hold, and takes it away unless it rests. Returns it as it was.
+    pub(super) fn end(&mut self, fence: u64, how: End, lease_us: u64) -> Option<ModelHold> {
+        let at = self.holds.iter().position(|hold| hold.fence == fence)?;
+        let before = self.holds[at].clone();
+        if !self.holds[at].rest(how, lease_us) {
+            self.holds.remove(at);
+        }
+        Some(before)
     }
 
     pub(super) fn fits(&self, claim: Claim, limit: Option<u32>) -> bool {

@@ -151,10 +151,15 @@ impl Model {
             };
             content.waited_ms = if knows_clients { content.waited_ms } else { 0 };
             for hold in &mut content.holds {
-                let rest_ms = hold.deadline_ms.saturating_sub(ms(now)) + grace_ms;
+                let left_ms = |until_ms: u64, most_ms: u32| {
+                    (until_ms.saturating_sub(ms(now)) + grace_ms).min(u64::from(most_ms))
+                };
+                let min_hold_ms = hold.min_hold_ms.unwrap_or(0);
+                let rests_until_ms = hold.granted_ms + u64::from(min_hold_ms);
+                hold.rests_until_us = now.lease.0 + 1_000 * left_ms(rests_until_ms, min_hold_ms);
                 let left_ms = match hold.unheard_ms {
                     Some(keep_ms) => grace_ms.max(u64::from(keep_ms)),
-                    None => rest_ms.min(u64::from(hold.lease_ms)),
+                    None => left_ms(hold.deadline_ms, hold.lease_ms),
                 };
                 hold.due_us = now.lease.0 + 1_000 * left_ms;
                 hold.ephemeral = false;

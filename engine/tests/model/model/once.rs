@@ -47,7 +47,7 @@ impl Work {
                 self.attempts -= 1;
                 self.late = displaced;
             }
-            End::Done => panic!("no run ends as a member's job does"),
+            End::Done | End::Rested => panic!("no run ends so"),
         }
     }
 

@@ -341,6 +341,7 @@ impl Model {
                     limit: None,
                     max_attempts: former.max_attempts,
                     lease: LeaseMs(hold.lease_ms),
+                    min_hold: hold.min_hold_ms.map(LeaseMs),
                     wait: None,
                     keep_ms: None,
                     token: hold.token,

@@ -33,12 +33,11 @@ impl Model {
                 .min_by_key(|hold| (hold.due_us, hold.fence))
                 .map(|hold| hold.fence)
         }) {
-            let hold = self.hold_mut(name, fence);
-            let unheard = hold.is_some_and(|hold| hold.unheard_ms.is_some());
-            let how = if unheard {
-                End::Undelivered
-            } else {
-                End::Lapsed
+            let hold = self.hold_mut(name, fence).expect("found above");
+            let how = match hold.unheard_ms {
+                _ if hold.is_resting => End::Rested,
+                Some(_) => End::Undelivered,
+                None => End::Lapsed,
             };
             self.end(name, fence, how, now);
         }
@@ -64,10 +63,9 @@ impl Model {
         let Some(content) = self.content_mut(name) else {
             return;
         };
-        let Some(at) = content.holds.iter().position(|hold| hold.fence == fence) else {
+        let Some(hold) = content.end(fence, how, now.lease.0) else {
             return;
         };
-        let hold = content.holds.remove(at);
         match (content.family, how) {
             (Family::Group, End::Done) => content.done += 1,
             (Family::Group, End::Lapsed | End::Revoked | End::Disconnected) => content.lapsed += 1,
@@ -80,7 +78,7 @@ impl Model {
             _ => content.displaced = None,
         }
         content.touched_ms = content.touched_ms.max(ms(now));
-        if !matches!(how, End::Released | End::Done) {
+        if !matches!(how, End::Released | End::Done | End::Rested) {
             self.ends.push(ModelEnd { name, hold, how });
         }
     }
@@ -208,6 +206,9 @@ impl Model {
             claim: request.claim,
             index: (content.free_index()).filter(|_| request.claim == Claim::Indexed),
             lease_ms: request.lease.0,
+            min_hold_ms: request.min_hold.map(|ms| ms.0),
+            rests_until_us: now.lease.0 + request.min_hold.map_or(0, |ms| u64::from(ms.0) * 1_000),
+            is_resting: false,
             due_us: now.lease.0 + u64::from(first_ms) * 1_000,
             deadline_ms: ms(now) + u64::from(first_ms),
             granted_ms: ms(now),

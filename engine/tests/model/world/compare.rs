@@ -5,8 +5,9 @@ use crate::model::{Name, Outcome, Sitter, Value};
 use crate::server::{Done, granted};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
+use dsync_engine::hold::Rest;
 use dsync_engine::info::Particulars;
-use dsync_engine::types::{Claim, ClientId, Fence, WaiterId};
+use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, WaiterId};
 use dsync_engine::{Family, Reply, WrongType};
 
 impl World {
@@ -204,6 +205,12 @@ impl World {
                 "{name:?}: who holds"
             );
             assert_eq!(ours.index, hold.index, "{name:?}: the index of {fence:?}");
+            let rest = match hold.min_hold_ms {
+                None => Rest::None,
+                Some(_) if hold.is_resting => Rest::Now,
+                Some(ms) => Rest::After(LeaseMs(ms)),
+            };
+            assert_eq!(ours.rest, rest, "{name:?}: the rest of {fence:?}");
             assert_eq!(
                 (ours.lease.0, ours.deadline.0, ours.granted.0, ours.renewed),
                 (
@@ -270,6 +277,7 @@ impl World {
                 (&request.token, request.claim, request.lease, keep.ms),
                 "{name:?}: what the place is for"
             );
+            assert_eq!(place.min_hold, request.min_hold, "{name:?}: MINHOLD");
             assert_eq!(
                 (place.max_attempts, &place.owner),
                 (request.max_attempts, &request.owner),
@@ -292,7 +300,12 @@ impl World {
         let info = look.info(content.family, 1_000);
         let info = info.expect("its family").expect("present");
         match info.particulars {
-            Particulars::Semaphore { limits, available } => {
+            Particulars::Semaphore {
+                limits,
+                available,
+                resting,
+            } => {
+                assert_eq!(resting, content.permits_resting(), "{name:?}: resting");
                 let in_force = limits.in_force();
                 assert_eq!(in_force, content.in_force(), "{name:?}: the limit in force");
                 let limit = u64::from(content.in_force().unwrap_or(0));
@@ -314,6 +327,8 @@ impl World {
         let paused_ms = paused_ms.saturating_sub(self.now.unix_us / 1_000);
         assert_eq!(info.paused_ms, paused_ms, "{name:?}: left of the pause");
         assert_eq!(info.holders, content.holds.len(), "{name:?}: holders");
+        let resting = content.holds.iter().filter(|hold| hold.is_resting);
+        assert_eq!(info.resting, resting.count(), "{name:?}: that rest");
         for (ours, hold) in info.first_holders.iter().zip(&content.holds) {
             assert_eq!(ours.owner, hold.owner.as_deref(), "{name:?}: owner");
             assert_eq!(
@@ -325,9 +340,14 @@ impl World {
             assert_eq!(ours.claim, hold.claim, "{name:?}: claim");
             assert_eq!(ours.index, hold.index, "{name:?}: index");
             let left_ms = hold.due_us.saturating_sub(self.now.lease.0).div_ceil(1_000);
+            let left = match hold.is_resting {
+                true => (0, Some(left_ms)),
+                false => (left_ms, None),
+            };
             assert_eq!(
-                ours.lease_left_ms, left_ms,
-                "{name:?}: lease left of {:?}",
+                (ours.lease_left_ms, ours.resting_ms),
+                left,
+                "{name:?}: left of {:?}",
                 ours.fence
             );
             let held_ms = (self.now.unix_us / 1_000).saturating_sub(hold.granted_ms);

@@ -145,7 +145,7 @@ impl World {
             let Value::State(content) = value else {
                 continue;
             };
-            for hold in &content.holds {
+            for hold in content.holds.iter().filter(|hold| !hold.is_resting) {
                 let (family, now) = (content.family, self.now);
                 let check = |look: Look<'_>| look.check(family, &hold.token);
                 let left = self.primary.look(*name, now, check);

@@ -43,8 +43,9 @@ impl World {
     /// Notes the ends of a call that nobody asked for: each change that is such an end has a note, and nothing else.
     pub(super) fn note_ends(&mut self, done: &Done) {
         let unasked = done.changes.iter().filter_map(|change| match change {
-            Change::End { fence, how, at } if !matches!(how, End::Released | End::Done) => {
-                Some((*fence, *how, *at))
+            Change::End { fence, how, at } | Change::Rest { fence, how, at } => {
+                let is_asked_for = matches!(how, End::Released | End::Done | End::Rested);
+                (!is_asked_for).then_some((*fence, *how, *at))
             }
             _ => None,
         });
@@ -113,7 +114,7 @@ impl World {
             let Value::State(content) = value else {
                 continue;
             };
-            for hold in &content.holds {
+            for hold in content.holds.iter().filter(|hold| !hold.is_resting) {
                 let fence = self.fences[&hold.fence];
                 let at = found.iter().position(|found| found.hold.fence == fence);
                 let at = at.unwrap_or_else(|| panic!("{name:?}: {fence:?} is not found"));
@@ -186,6 +187,7 @@ impl World {
                 Value::Foreign => None,
             });
         let holds = contents.flat_map(|content| &content.holds);
-        holds.map(|hold| self.fences[&hold.fence])
+        let live = holds.filter(|hold| !hold.is_resting);
+        live.map(|hold| self.fences[&hold.fence])
     }
 }

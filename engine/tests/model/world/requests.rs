@@ -118,6 +118,7 @@ impl World {
             limit: ask.limit,
             max_attempts: ask.max_attempts,
             lease: LeaseMs(ask.lease_ms),
+            min_hold: ask.min_hold_ms.map(LeaseMs),
             wait: self.until(ask.block),
             keep_ms: ask.keep_ms,
             token: own,
