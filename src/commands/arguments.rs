@@ -108,6 +108,17 @@ pub(super) const INDEX: Arg = Arg::flag("INDEX", "index", Flag::Index).means(
     "Give the hold an index, the lowest number from 0 that no other hold has; for one permit only.",
 );
 
+/// `[MINHOLD milliseconds]`
+pub(super) const MINHOLD: Arg = option(
+    "MINHOLD",
+    "milliseconds",
+    Kind::Integer(IntegerSpec {
+        max: Max::Setting(BoundSetting::MaxLeaseMs),
+        ..IntegerSpec::new(Number::MinHoldMs, "milliseconds", 1, 0)
+    }),
+)
+.means("How long after the grant the place stays taken, even if the hold ends earlier.");
+
 /// `[MAX attempts]`
 pub(super) const MAX: Arg = option(
     "MAX",

@@ -322,6 +322,7 @@ fn parser_reports_the_first_mistake_from_the_left() {
         ("DLOCK.ACQUIRE k PX 0", "PX is an integer of 1 to 86400000 milliseconds (dsync.max-lease-ms), not '0'"),
         ("DLOCK.ACQUIRE k BLOCK -1", "BLOCK is an integer of 0 to 9007199254740991 milliseconds, not '-1'"),
         ("DLOCK.ACQUIRE k QUEUE 1", "QUEUE is an integer of 1000 to 60000 milliseconds, not '1'"),
+        ("DLOCK.ACQUIRE k MINHOLD 0", "MINHOLD is an integer of 1 to 86400000 milliseconds (dsync.max-lease-ms), not '0'"),
         ("DSEM.ACQUIRE k LIMIT 0", "LIMIT is an integer of 1 to 1000000 permits, not '0'"),
         ("DSEM.ACQUIRE k PERMITS 0", "PERMITS is an integer of 1 to 1000000 permits, not '0'"),
         ("DONCE.BEGIN k MAX 0", "MAX is an integer of 1 to 1000000 attempts, not '0'"),

@@ -2,7 +2,7 @@
 
 use super::acquire::{REQUEST_COMPLEXITY, REQUEST_PROPERTIES, acquire};
 use super::arguments::{
-    EPHEMERAL, INDEX, KEY, LEASE, LIMIT, OWNER, PERMITS, PINNED, TOKEN_OPTION, WAITING,
+    EPHEMERAL, INDEX, KEY, LEASE, LIMIT, MINHOLD, OWNER, PERMITS, PINNED, TOKEN_OPTION, WAITING,
 };
 use super::grammar::{Flag, Number};
 use super::row::{Call, CommandName, CommandResult, Properties, Row, Run, User};
@@ -13,7 +13,8 @@ use dsync_engine::types::Claim;
 
 /// ```text
 /// DSEM.ACQUIRE key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds]
-///     [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text] [INDEX]
+///     [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]
+///     [MINHOLD milliseconds] [INDEX]
 /// ```
 pub(super) const ACQUIRE: Row = Row {
     name: CommandName::of(Family::Semaphore, "ACQUIRE"),
@@ -28,6 +29,7 @@ pub(super) const ACQUIRE: Row = Row {
         TOKEN_OPTION,
         EPHEMERAL,
         OWNER,
+        MINHOLD,
         INDEX,
     ],
     run: Run::OnKey(Family::Semaphore, run_acquire),
