@@ -23,6 +23,7 @@ mod guide_sessions;
 mod lock;
 mod lock_leases;
 mod lock_order;
+mod min_hold;
 mod once_delays;
 mod once_give_up;
 mod once_kept;

@@ -123,13 +123,14 @@ fn assert_gauges_at_zero(fleet: &Fleet) {
 fn gauges_above_zero(fleet: &Fleet) -> Vec<(u16, String, u64)> {
     let mut above = Vec::new();
     for server in fleet.servers() {
-        for family in ["", "lock_", "sem_", "wg_", "once_"] {
-            for gauge in ["holds", "waiters"] {
-                let field = format!("dsync_{family}{gauge}");
-                let count = server.info_number("dsync", &field);
-                if count > 0 {
-                    above.push((server.port(), field, count));
-                }
+        let families = ["", "lock_", "sem_", "wg_", "once_"].into_iter();
+        let gauges =
+            families.flat_map(|family| [family, family].into_iter().zip(["holds", "waiters"]));
+        for (family, gauge) in gauges.chain([("", "resting")]) {
+            let field = format!("dsync_{family}{gauge}");
+            let count = server.info_number("dsync", &field);
+            if count > 0 {
+                above.push((server.port(), field, count));
             }
         }
     }

@@ -202,7 +202,11 @@ fn overdue_at(client: &mut Client, key: &str) -> Option<Reply> {
         .filter(|info| !info.is_nil() && !info.is_error());
     infos.find(|info| {
         let holders = info.field("first-holders").as_array();
-        holders.iter().any(|hold| *hold.field("lease-left-ms") == 0)
+        holders.iter().any(|hold| {
+            // One that rests has no lease left, and a rest of its own.
+            let left = hold.find_field("resting-ms");
+            *left.unwrap_or(hold.field("lease-left-ms")) == 0
+        })
     })
 }
 

@@ -25,6 +25,8 @@ pub struct KnownHold {
     /// It has been at this key since this moment, or earlier.
     pub here_since: Instant,
     pub lease_end: Instant,
+    /// Until when its place stays taken after an early end, if it has a MINHOLD.
+    pub rests_until: Option<Instant>,
     /// When a request with its token that could end it was first sent.
     pub ended_from: Option<Instant>,
     /// When anything else that could end it was first sent.
@@ -42,6 +44,16 @@ impl KnownHold {
     pub fn but_for_its_token(&self) -> Instant {
         let until = self.lease_end;
         self.doubted_from.map_or(until, |from| from.min(until))
+    }
+
+    /// Until when nobody else can have its place. A rest outlives the lease, the token and the connection, and no
+    /// revocation or removal, of which `doubted_from` may tell.
+    pub fn taken_until(&self) -> Instant {
+        let rests_until = self.rests_until.map(|until| {
+            let ended = self.doubted_from;
+            ended.map_or(until, |ended| ended.min(until))
+        });
+        rests_until.map_or(self.certain_until(), |rest| rest.max(self.certain_until()))
     }
 
     pub fn doubt(&mut self, from: Instant) {

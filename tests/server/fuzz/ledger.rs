@@ -344,6 +344,9 @@ impl Ledger {
             // The reply to a repeated request may be about a hold that came from another key.
             here_since: if is_fresh { entry.sent } else { now },
             lease_end: end,
+            // Another request of the token may have brought the MINHOLD of its hold, or none.
+            rests_until: (ask.min_hold_ms.filter(|_| is_fresh))
+                .map(|ms| lease_end(from, Some(ms.into()))),
             ended_from: None,
             doubted_from: doubtful.then_some(entry.sent),
             bound: bound.collect(),
@@ -401,12 +404,13 @@ impl Ledger {
         now: Instant,
     ) {
         let holds = self.holds.entry(slot.clone()).or_default();
-        holds.retain(|other| other.certain_until().max(other.known) + KEPT > now);
+        holds.retain(|other| other.taken_until().max(other.known) + KEPT > now);
         let same = holds.iter().position(|other| other.fence == hold.fence);
         if let Some(same) = same {
             let before = holds.swap_remove(same);
             assert_eq!(before.index, hold.index, "{slot:?}: fence {}", hold.fence);
             hold.bound.extend(before.bound);
+            hold.rests_until = before.rests_until;
             // A hold that is answered again after a doubt, or after its lease, has outlived that. Meanwhile CHECK may
             // have found it overdue.
             if before.doubted_from.is_none() && before.lease_end > now {
@@ -421,10 +425,13 @@ impl Ledger {
                 (&hold, other)
             };
             let same_index = older.index.is_some() && older.index == newer.index;
-            let both = exclude_each_other(older.claim, newer.claim)
-                || older.token == newer.token
-                || same_index;
-            let certainly = older.here_since..older.certain_until();
+            let same_place = exclude_each_other(older.claim, newer.claim) || same_index;
+            let until = match same_place {
+                true => older.taken_until(),
+                false => older.certain_until(),
+            };
+            let both = same_place || older.token == newer.token;
+            let certainly = older.here_since..until;
             assert!(
                 !both || !certainly.contains(&newer.known),
                 "{slot:?}: {} ({:?}, fence {}) was granted while {} ({:?}, fence {}) certainly held",
@@ -439,7 +446,7 @@ impl Ledger {
         // A value that has just come from another key may have a limit that no request here brought.
         if same.is_none() && hold.doubted_from.is_none() && !self.had_past {
             let before = holds.iter().filter(|other| other.fence < hold.fence);
-            let certain = before.filter(|other| other.certain_until() > hold.known);
+            let certain = before.filter(|other| other.taken_until() > hold.known);
             let held: u64 = certain.map(|other| u64::from(other.claim.permits())).sum();
             // A repeated request is answered its hold, whatever limit it brings.
             let at_once = is_fresh && (entry.is_try || ask.block_ms.is_none());
@@ -643,6 +650,21 @@ mod tests {
             let read = at(2 * fence + 1);
             ledger.answered(&request, &Reply::Array(granted), at(2 * fence), read);
         }
+    }
+
+    /// A place that rests is taken although its token has released it.
+    #[test]
+    #[should_panic(expected = "certainly held")]
+    fn place_that_certainly_rests_is_granted_to_nobody_else() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut ledger = Ledger::default();
+        let first = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t MINHOLD 90", at(0));
+        ledger.answered(&first, &grant(1), at(0), at(1));
+        let release = sent(&mut ledger, "DLOCK.RELEASE k t", at(2));
+        ledger.answered(&release, &Reply::Int(1), at(2), at(3));
+        let next = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t", at(4));
+        ledger.answered(&next, &grant(2), at(4), at(5));
     }
 
     #[test]

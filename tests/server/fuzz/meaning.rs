@@ -24,6 +24,7 @@ pub struct Ask {
     pub limit: Option<u64>,
     pub max: Option<u64>,
     pub lease_ms: Option<u64>,
+    pub min_hold_ms: Option<u32>,
     pub block_ms: Option<u64>,
     pub queue_ms: Option<u64>,
     pub token: Option<String>,
@@ -214,6 +215,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
         limit: None,
         max: None,
         lease_ms: None,
+        min_hold_ms: None,
         block_ms: None,
         queue_ms: None,
         token: None,
@@ -233,6 +235,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
                 match word.as_str() {
                     "EX" => ask.lease_ms = Some(number.saturating_mul(1_000)),
                     "PX" => ask.lease_ms = Some(number),
+                    "MINHOLD" => ask.min_hold_ms = number.try_into().ok(),
                     "BLOCK" => ask.block_ms = Some(number),
                     "QUEUE" => ask.queue_ms = Some(number),
                     "LIMIT" => ask.limit = Some(number),
@@ -265,10 +268,11 @@ fn request_words_are_read_as_the_server_reads_them() {
         (ask.lease_ms, ask.block_ms, ask.ephemeral),
         (Some(2_000), Some(0), true)
     );
-    let Meaning::Ask(ask) = of("DSEM.ACQUIRE a INDEX LIMIT 3") else {
+    let Meaning::Ask(ask) = of("DSEM.ACQUIRE a INDEX LIMIT 3 MINHOLD 7") else {
         panic!("it asks");
     };
     assert_eq!((ask.claim, ask.limit), (Claim::Indexed, Some(3)));
+    assert_eq!(ask.min_hold_ms, Some(7));
     let Meaning::Word(word) = of("DWG.DONE a t u") else {
         panic!("it is about tokens");
     };

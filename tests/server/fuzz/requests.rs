@@ -219,6 +219,9 @@ impl RequestGenerator {
             let most = self.one_of(&["1", "1", "1", "2", "2", "3", "5"]);
             options.extend(["MAX".to_owned(), most.to_owned()]);
         }
+        if matches!(family, Family::Lock | Family::Semaphore) && self.chance(15) {
+            options.extend(["MINHOLD".to_owned(), self.number(1..400)]);
+        }
         options.extend(self.lease());
         let keeps = token.is_some() && self.chance(20);
         if keeps {

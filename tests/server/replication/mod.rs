@@ -14,6 +14,7 @@ mod pauses_replicated;
 mod replicas;
 mod replication_effects;
 mod replication_stream;
+mod rests_replicated;
 mod rewritten_aof;
 mod role_change;
 mod sentinel;

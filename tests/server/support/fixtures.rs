@@ -30,6 +30,12 @@ pub fn add_fixtures(server: &Server) {
         ));
     }
     say("DSEM.RELEASE indexed a");
+    for token in ["a", "b"] {
+        say(&format!(
+            "DSEM.ACQUIRE paced LIMIT 2 EX 600 MINHOLD 600000 TOKEN {token}"
+        ));
+    }
+    say("DSEM.RELEASE paced a");
     say("DSEM.LIMIT pinned 3");
     say("DSEM.LIMIT pinned 4");
     say("DWG.EXPECT group 7");
@@ -64,13 +70,14 @@ pub fn add_fixtures(server: &Server) {
 }
 
 /// The keys of [`add_fixtures`] in database 0.
-pub const FIXTURES: [&str; 18] = [
+pub const FIXTURES: [&str; 19] = [
     "lock",
     "renewed",
     "by the server",
     "shared",
     "sem",
     "indexed",
+    "paced",
     "pinned",
     "group",
     "just added",
@@ -121,6 +128,9 @@ pub fn assert_in_use(server: &Server) {
         let held = client.ask(format!("DSEM.ACQUIRE indexed INDEX TOKEN {token}"));
         assert_eq!(held.as_array()[2], index, "{token}");
     }
+    assert!(client.ask("DSEM.ACQUIRE paced TOKEN a").is_nil());
+    assert_eq!(client.ask("DSEM.RELEASE paced b"), 1);
+    assert_eq!(*client.ask("DSEM.INFO paced").field("resting"), 2);
     let pinned = client.ask("DSEM.INFO pinned");
     assert_eq!(*pinned.field("pinned-limit"), 4);
     assert_eq!(*pinned.field("limit-changes"), 1);

@@ -1,13 +1,15 @@
 //! The packed strings of the replication stream and of rewritten AOFs, as text for assertions.
 //!
 //! ```text
-//! GRANT fence claim|index-n lease-ms deadline-unix-ms granted-unix-ms renewed length:token length:owner
+//! GRANT fence claim|index-n lease-ms[+min-hold-ms] deadline-unix-ms granted-unix-ms renewed length:token length:owner
+//! GRANT fence claim|index-n rests-ms deadline-unix-ms granted-unix-ms renewed RESTS length:owner
+//! REST fence how at-unix-ms
 //! END fence how at-unix-ms
 //! FAIL fence at-unix-ms length:reason
 //! COMPLETE fence|NONE keep-until-unix-ms length:token result
 //! RECORD attempts touched-unix-ms reason late-length:token|NONE NONE
 //! RECORD attempts touched-unix-ms reason late-length:token|NONE keep-until-unix-ms length:token result
-//! PLACE rank claim lease-ms keep-ms max-attempts|NONE since-unix-ms length:token length:owner
+//! PLACE rank claim lease-ms[+min-hold-ms] keep-ms max-attempts|NONE since-unix-ms length:token length:owner
 //! DISPLACED length:token
 //! ```
 //!
@@ -25,7 +27,7 @@ use crc::{CRC_32_ISCSI, Crc};
 use super::families::{Family, InCommands};
 use dsync_engine::change::{Change, Displaced, KeptPlace, Limits, Tally};
 use dsync_engine::families::once::{Completion, Reason};
-use dsync_engine::hold::Grant;
+use dsync_engine::hold::{Grant, Rest};
 use dsync_engine::types::{Claim, Fence, LeaseMs, Rank, Token, UnixMs, new_token_buffer};
 use dsync_engine::wire;
 
@@ -92,6 +94,7 @@ fn read(change: &str) -> Change {
                 permits => Claim::Permits(permits.parse().expect("permits")),
             },
             index: (claim.strip_prefix("index-")).map(|n| n.parse().expect("an index")),
+            rest: Rest::None,
             lease: lease(ms),
             deadline: UnixMs(number(deadline)),
             granted: UnixMs(number(granted)),
@@ -148,6 +151,7 @@ fn read(change: &str) -> Change {
                 other => panic!("no test makes a place of a '{other}' by hand"),
             },
             lease: lease(ms),
+            min_hold: None,
             keep_ms: keep_ms.parse().expect("a duration"),
             max_attempts: None,
             since: UnixMs(number(since)),
@@ -172,18 +176,23 @@ fn text(change: &Change) -> String {
         Change::Grant(grant) => {
             let index = grant.index.map(|index| format!("index-{index}"));
             let claim = index.unwrap_or_else(|| claim_text(grant.claim));
+            let (min_hold, token) = match grant.rest {
+                Rest::None => (None, token(&grant.token)),
+                Rest::After(ms) => (Some(ms), token(&grant.token)),
+                Rest::Now => (None, "RESTS".to_owned()),
+            };
             format!(
-                "GRANT {} {claim} {} {} {} {} {} {}",
+                "GRANT {} {claim} {} {} {} {} {token} {}",
                 grant.fence.0,
-                grant.lease.0,
+                lease_text(grant.lease, min_hold),
                 grant.deadline.0,
                 grant.granted.0,
                 u8::from(grant.renewed),
-                token(&grant.token),
                 counted(grant.owner.as_deref().unwrap_or_default())
             )
         }
         Change::End { fence, how, at } => format!("END {} {} {}", fence.0, how.word(), at.0),
+        Change::Rest { fence, how, at } => format!("REST {} {} {}", fence.0, how.word(), at.0),
         Change::Fail { fence, at, reason } => {
             format!("FAIL {} {} {}", fence.0, at.0, counted(reason))
         }
@@ -230,13 +239,18 @@ fn place_text(place: &KeptPlace) -> String {
         "PLACE {} {} {} {} {} {} {} {}",
         place.rank.0.0,
         claim_text(place.claim),
-        place.lease.0,
+        lease_text(place.lease, place.min_hold),
         place.keep_ms,
         or_none(place.max_attempts),
         place.since.0,
         token(&place.token),
         counted(place.owner.as_deref().unwrap_or_default())
     )
+}
+
+fn lease_text(lease: LeaseMs, min_hold: Option<LeaseMs>) -> String {
+    let min_hold = min_hold.map(|ms| format!("+{}", ms.0));
+    format!("{}{}", lease.0, min_hold.unwrap_or_default())
 }
 
 fn claim_text(claim: Claim) -> String {
