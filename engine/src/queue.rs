@@ -3,6 +3,8 @@
 #[cfg(debug_assertions)]
 mod invariants;
 pub mod kept;
+#[cfg(test)]
+mod lanes;
 pub mod place;
 pub mod queues;
 pub mod sweep;

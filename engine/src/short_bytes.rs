@@ -12,6 +12,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crate::heap;
 
@@ -24,6 +25,30 @@ pub struct ShortBytes(Repr);
 
 /// The name of a key.
 pub type KeyName = ShortBytes;
+
+/// The name of a lane, of 1 to 128 bytes; empty for the lane of the requests that name none. Copies share one allocation.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct LaneName(Option<Arc<ShortBytes>>);
+
+const _: () = assert!(size_of::<LaneName>() == 8);
+
+impl LaneName {
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_deref().map_or(&[], ShortBytes::as_bytes)
+    }
+}
+
+impl From<&[u8]> for LaneName {
+    fn from(bytes: &[u8]) -> Self {
+        LaneName((!bytes.is_empty()).then(|| Arc::new(bytes.into())))
+    }
+}
+
+impl Borrow<[u8]> for LaneName {
+    fn borrow(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
 
 /// The length decides the variant, and the bytes after a short string are zero, so equal strings are equal here.
 #[derive(Clone, PartialEq, Eq, Debug)]
