@@ -87,6 +87,8 @@ pub enum FullQueue {
     HalfOfKey(u64),
     /// Kept places have reached half of the server's bound. The number is the half.
     HalfOfServer(u64),
+    /// The lane has so many places, which are no fewer than those that are still free under a bound.
+    Lane(u64),
 }
 
 impl From<Refusal> for Answer {

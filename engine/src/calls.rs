@@ -4,6 +4,7 @@
 //! each visit. From the lowest, which all others use:
 //! - `grant`, `end`, `places`: how a hold begins and ends, and how a place joins its queue and leaves it;
 //! - `next`: what a queue needs; `serve` does it; `close` settles the key: who is served, what is removed, what is indexed;
+//! - `lanes`: which lane of a semaphore is next, and who may pass those who stand aside;
 //! - `acquire`, `release`, `group`, `once`: what clients ask for; `look` only reads;
 //! - `perform`: what comes due, one task at a time; `timer` says which is next, and does background work;
 //! - `follow`: what another server has decided; `kept_elsewhere` the same for kept places; `adopt`: what a file brings,
@@ -21,6 +22,7 @@ mod grant;
 mod group;
 pub mod kept_elsewhere;
 mod keyspace;
+mod lanes;
 pub(crate) mod look;
 mod next;
 mod once;

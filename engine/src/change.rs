@@ -12,6 +12,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::hold::Grant;
+use crate::short_bytes::LaneName;
 use crate::types::{Claim, Fence, LeaseMs, Rank, Token, UnixMs};
 
 /// What is replicated and saved of a kept place, and therefore equal on all servers.
@@ -30,6 +31,9 @@ pub struct KeptPlace {
     pub owner: Option<Box<[u8]>>,
     /// When the place was first taken.
     pub since: UnixMs,
+    pub lane: LaneName,
+    /// How many permits the lane may have in use when the place is granted.
+    pub lane_limit: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -85,6 +85,7 @@ impl Engine {
         let first_state = first_state.map(|(id, _)| id);
         (self.term).take_over(now, grace_ms, first_state, self.queues.kept() > 0);
         self.store.leases = Wheel::new(self.term.since().0);
+        self.queues.begin_turns();
         self.queues.set_all_due(None);
     }
 

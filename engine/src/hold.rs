@@ -11,6 +11,7 @@
 mod extras;
 
 use crate::heap;
+use crate::short_bytes::LaneName;
 use crate::store::slab::StateId;
 use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
 use extras::{Extras, Numbers, U24};
@@ -32,12 +33,14 @@ pub struct Grant {
     pub granted: UnixMs,
     pub renewed: bool,
     pub owner: Option<Box<[u8]>>,
+    /// The lane of a semaphore in which the request stood.
+    pub lane: LaneName,
 }
 
 impl Grant {
     /// Whether the hold has an option that format version 5 brought.
     pub(crate) fn has_options(&self) -> bool {
-        self.index.is_some() || self.rest != Rest::None
+        self.index.is_some() || self.rest != Rest::None || !self.lane.is_nameless()
     }
 }
 
@@ -103,6 +106,7 @@ impl Hold {
             Token::Text(text) => ([0; 16], &**text),
         };
         let owner = grant.owner.as_deref().unwrap_or_default();
+        let lane = grant.lane.as_bytes();
         let mut word = grant.fence.0.min(bits::FENCE);
         if grant.renewed {
             word |= bits::RENEWED;
@@ -110,13 +114,13 @@ impl Hold {
         if grant.owner.is_some() {
             word |= bits::OWNED;
         }
-        let has_options = grant.rest != Rest::None;
+        let has_options = grant.rest != Rest::None || !lane.is_empty();
         if has_options {
             word |= bits::BOXED_OPTIONS;
         }
         let has_extras = text.len() + owner.len() > 0 || has_options;
         let mut hold = Hold {
-            extras: has_extras.then(|| Extras::new(text, owner, grant.rest)),
+            extras: has_extras.then(|| Extras::new([text, lane, owner], grant.rest)),
             uuid,
             due: LeaseUs(0),
             word,
@@ -153,6 +157,7 @@ impl Hold {
             granted,
             renewed: self.is_renewed(),
             owner: self.owner().map(Into::into),
+            lane: self.lane().into(),
         }
     }
 
@@ -183,7 +188,7 @@ impl Hold {
         extras.map(Extras::rest).unwrap_or_default()
     }
 
-    /// Whether the hold has INDEX, MINHOLD or a rest.
+    /// Whether the hold has INDEX, LANE, MINHOLD or a rest.
     pub fn has_options(&self) -> bool {
         self.is_marked(bits::BOXED_OPTIONS) || self.kind == Kind::Indexed
     }
@@ -213,12 +218,19 @@ impl Hold {
 
     /// Returns the text of a token that is no UUID.
     fn token_text(&self) -> Option<&[u8]> {
-        let (text, _) = self.extras.as_deref()?.texts();
+        let [text, ..] = self.extras.as_deref()?.texts();
         (!text.is_empty()).then_some(text)
     }
 
+    /// Returns the name of the lane, which is empty for the nameless one.
+    pub fn lane(&self) -> &[u8] {
+        let extras = self.extras.as_deref();
+        let extras = extras.filter(|_| self.is_marked(bits::BOXED_OPTIONS));
+        extras.map_or(&[], |extras| extras.texts()[1])
+    }
+
     pub(crate) fn owner(&self) -> Option<&[u8]> {
-        let owner = self.extras.as_deref().map(|extras| extras.texts().1);
+        let owner = self.extras.as_deref().map(|extras| extras.texts()[2]);
         (self.is_marked(bits::OWNED)).then(|| owner.unwrap_or_default())
     }
 
@@ -355,7 +367,8 @@ impl Hold {
             self.box_numbers(numbers);
         } else if let Some(extras) = &mut self.extras {
             extras.numbers = None;
-            if extras.texts() == (&[], &[]) && self.word & bits::BOXED_OPTIONS == 0 {
+            let has_texts = extras.texts().iter().any(|text| !text.is_empty());
+            if !has_texts && self.word & bits::BOXED_OPTIONS == 0 {
                 self.extras = None;
             }
         }
@@ -365,7 +378,7 @@ impl Hold {
     fn box_numbers(&mut self, numbers: Numbers) {
         let extras = self
             .extras
-            .get_or_insert_with(|| Extras::new(&[], &[], Rest::None));
+            .get_or_insert_with(|| Extras::new([&[]; 3], Rest::None));
         extras.numbers = Some(Box::new(numbers));
     }
 

@@ -49,7 +49,15 @@ impl Engine {
             let queue = db.and_then(|db| self.queues.find(db, state.address.name()));
             let due = queue
                 .is_some_and(|queue| self.queues.will_be_due(queue) || put_off(Task::Serve(queue)));
-            let head = queue.and_then(|queue| self.queues.get(queue)?.head());
+            let queue = queue.and_then(|queue| self.queues.get(queue));
+            let head = queue.and_then(|queue| match queue.lanes() {
+                Some(lanes) if body.family() == Family::Semaphore => queue.place(lanes.chosen()?),
+                _ => queue.head(),
+            });
+            let lanes = queue.and_then(|queue| queue.lanes().filter(|_| queue.has_line()));
+            if let Some(lanes) = lanes.filter(|_| !due && self.is_serving()) {
+                lanes.check_in_use(|lane| holds.in_use(lane.as_bytes()).permits);
+            }
             if let Some(head) = head.filter(|_| now.may_write && self.is_serving() && !due) {
                 let becomes = body.admission(head.claim, body.limit_in_force(), None);
                 must(!matches!(becomes, Admission::Now), "a grantable head waits");

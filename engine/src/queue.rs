@@ -1,10 +1,10 @@
 //! Who waits: places, the queue of one key, and all queues.
 
+mod in_lanes;
 #[cfg(debug_assertions)]
 mod invariants;
 pub mod kept;
-#[cfg(test)]
-mod lanes;
+pub mod lanes;
 pub mod place;
 pub mod queues;
 pub mod sweep;

@@ -33,6 +33,10 @@ pub struct LaneName(Option<Arc<ShortBytes>>);
 const _: () = assert!(size_of::<LaneName>() == 8);
 
 impl LaneName {
+    pub fn is_nameless(&self) -> bool {
+        self.0.is_none()
+    }
+
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_deref().map_or(&[], ShortBytes::as_bytes)
     }

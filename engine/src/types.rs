@@ -221,6 +221,18 @@ impl Claim {
     }
 }
 
+/// When a lane came, was last granted, or last had a hold end: the lowest is the oldest. A number of this server alone;
+/// 0 if this server does not know.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Turn(pub u64);
+
+/// How many permits the holds of a lane take, and its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InUse {
+    pub permits: u64,
+    pub turn: Turn,
+}
+
 /// The largest limit, number of permits and number of expected jobs.
 pub const MAX_PERMITS: u32 = 1_000_000;
 /// How long a request may keep its place without a connection, in milliseconds.
@@ -235,6 +247,8 @@ pub const MAX_KEEP_MS: u64 = 315_360_000_000;
 pub const MAX_RESULT_LEN: usize = 16 << 20;
 /// The longest owner text, in bytes.
 pub const MAX_OWNER_LEN: usize = 128;
+/// The longest name of a lane, in bytes.
+pub const MAX_LANE_LEN: usize = 128;
 
 /// The secret name of a hold: 1 to 128 bytes.
 ///

@@ -166,15 +166,16 @@ impl<'v> Visit<'v> {
     /// Returns how much could be granted now to a request that does not wait: 0 if it would be refused, and a larger
     /// number for more capacity. If a visit has raised this number, it has freed capacity that no waiter takes.
     pub(crate) fn free_capacity(&mut self) -> u64 {
-        if let Some(queue) = self.queue.and_then(|id| self.engine.queues.get_mut(id)) {
-            if std::mem::take(&mut queue.left_unserved) {
-                // A waiter left before this visit. Until then nothing was free: new requests queued behind it.
-                self.engine.effects.may_free_capacity = true;
-                return 0;
-            }
-            if queue.has_line() {
-                return 0;
-            }
+        if let Some(queue) = self.queue.and_then(|id| self.engine.queues.get_mut(id))
+            && std::mem::take(&mut queue.left_unserved)
+        {
+            // A waiter left before this visit. Until then nothing was free: new requests queued behind it.
+            self.engine.effects.may_free_capacity = true;
+            return 0;
+        }
+        let queue = self.queue();
+        if queue.is_some_and(|queue| queue.has_line() && !self.all_stand_aside(queue)) {
+            return 0;
         }
         self.body().map_or(u64::MAX, Body::free_capacity)
     }
@@ -220,6 +221,9 @@ impl<'v> Visit<'v> {
         engine.store.count(family, change);
         if let Some(hold) = &ended {
             engine.store.ended(family, hold);
+        }
+        if family == Family::Semaphore {
+            self.note_in_lane(change, ended.as_ref());
         }
         Ok(ended)
     }

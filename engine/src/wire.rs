@@ -11,7 +11,7 @@
 //! lowest first. A change is a byte for its kind, and then its fields:
 //!
 //! ```text
-//! GRANT     0x80|flags [permits|index] fence granted lease [min-hold] [deadline token] [owner]
+//! GRANT     0x80|flags [permits|index] fence granted lease [min-hold] [deadline token] [owner] [lane]
 //! RENEW     1  fence lease deadline
 //! END       2  fence how at
 //! LIMIT     3  limit
@@ -31,7 +31,7 @@
 //! PLACE     17 claim number since lease keep-ms token option(owner)               (version 3)
 //! LEAVE     18 number                                                             (version 3)
 //! DISPLACED 19 token, or option(expected) done lapsed keep-until                    (version 4)
-//! PLACE     20 options [min-hold], and then as PLACE 17                           (version 5)
+//! PLACE     20 options [min-hold] [lane option(lane-limit)], and then as PLACE 17 (version 5)
 //! REST      21 fence how at                                                       (version 5)
 //! ```
 //!
@@ -45,10 +45,10 @@
 //! - `claim` of a PLACE is 1 for a shared lock and 0 for another, the permits for a semaphore, option(max) for a run,
 //!   and nothing for a member. DISPLACED has a token for a run, and the rest for members.
 //! - The flags of a GRANT: 1 renewed, 2 an owner follows, 4 shared, 8 one permit with an index, which stands in place of
-//!   the permits, 16 a min-hold follows the lease, 32 the hold rests. A hold that rests has no token, its lease is its
-//!   min-hold, and its deadline is the end of that. A GRANT with one of 8, 16 and 32 is of version 5.
+//!   the permits, 16 a min-hold follows the lease, 32 the hold rests, 64 a lane follows. A hold that rests has no token,
+//!   its lease is its min-hold, and its deadline is the end of that. A GRANT with one of the last four is of version 5.
 //! - The options of a PLACE are flags in one byte, and not 0: 1 one permit with an index, and the claim is left out; 2 a
-//!   min-hold follows.
+//!   min-hold follows; 4 a lane follows. Only semaphores have lanes.
 //! - `how` of an END is 6 if the rest of the hold is over. Such an END is of version 5.
 //!
 //! Every sequence of changes has exactly one packed form, and a reader refuses every other. So two servers with equal

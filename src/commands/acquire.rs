@@ -9,7 +9,7 @@ use crate::module::redis::probe;
 use crate::module::{entropy, run, settings};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::{Claim, ClientId, LeaseMs, MonoUs, Now, Token};
-use dsync_engine::{Refusal, Reply, Request};
+use dsync_engine::{LaneName, Refusal, Reply, Request};
 
 /// The logarithms come from ordered maps: each key has its holds by fence, by token and by deadline, and its queue by
 /// rank and by token. The server has all waiters by request, by connection and by deadline, and all EPHEMERAL holds.
@@ -95,6 +95,8 @@ fn ask(call: &Call<'_>, claim: Claim, has_room: bool) -> CommandResult {
             client: client(ctx, facts),
             ephemeral,
             owner: owner.map(Into::into),
+            lane: LaneName::default(),
+            lane_limit: None,
             may_grow: has_room || may_grow(facts),
         };
         visit.acquire(request)

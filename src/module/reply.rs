@@ -122,5 +122,9 @@ fn words(refusal: Refusal) -> String {
         Refusal::QueueFull(FullQueue::HalfOfServer(bound)) => {
             format!("QUEUEFULL {bound} places are kept on this server, half of dsync.max-waiters")
         }
+        Refusal::QueueFull(FullQueue::Lane(places)) => format!(
+            "QUEUEFULL this LANE has {places} places, and no more are free \
+             (dsync.max-waiters-per-key, dsync.max-waiters)"
+        ),
     }
 }

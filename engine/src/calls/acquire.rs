@@ -8,7 +8,7 @@ use crate::answer::{Answer, Refusal};
 use crate::calls::grant::Told;
 use crate::calls::next::admission;
 use crate::change::KeptPlace;
-use crate::queue::place::{Keep, Parked, Place, Presence, Request, Standing};
+use crate::queue::place::{Bound, Keep, Parked, Place, Presence, Request, Standing};
 use crate::state::Body;
 use crate::state::families::policy::Admission;
 use crate::types::{Claim, ClientId, Family, Rank, UnixMs, WaiterId};
@@ -70,6 +70,7 @@ impl Visit<'_> {
             // `serve` may just have granted an earlier sending of this request, which was queued.
             self.repeat_request(&request)?;
         }
+        Self::check_lane_limit(&request)?;
         let queues = request.wait.is_some() || request.keep_ms.is_some();
         let place = self.queue().and_then(|queue| queue.find(&request.token));
         if let Some(place) = place {
@@ -80,7 +81,7 @@ impl Visit<'_> {
             } else if let Some(verdict) = place.verdict() {
                 // The request was decided or withdrawn, in whatever mode it comes now.
                 return Err(verdict.clone());
-            } else if place.claim != request.claim {
+            } else if (place.claim, &place.lane) != (request.claim, &request.lane) {
                 return Err(Refusal::Mismatch.into());
             } else if queues {
                 return self.resume(rank, request);
@@ -91,11 +92,11 @@ impl Visit<'_> {
         }
         let limits = self.body().map(Body::limits).unwrap_or_default();
         let limit = limits.pinned.or(request.limit).or(limits.limit);
-        let is_first = !self.has_line();
+        let is_first = !self.has_line() || self.passes_line(&request, limit);
         let is_granted = match admission(self.body(), request.claim, limit, request.max_attempts) {
             Admission::Never(answer) => return Err(answer),
             Admission::GiveUp if is_first => return Err(self.give_up()),
-            Admission::Now => is_first,
+            Admission::Now => is_first && self.fits_lane(&request),
             Admission::GiveUp | Admission::Later => false,
         };
         if !is_granted && !queues {
@@ -108,7 +109,7 @@ impl Visit<'_> {
         if is_granted {
             return Err(self.grant_at_once(request));
         }
-        self.make_room(request.keep_ms.is_some())?;
+        self.make_room(request.lane(), request.keep_ms.is_some())?;
         self.queue_up(request)
     }
 
@@ -133,7 +134,8 @@ impl Visit<'_> {
             return Ok(());
         }
         let to = (request.client, request.ephemeral);
-        let granted = self.repeat_grant(&request.token, request.claim, request.lease, to);
+        let what = (request.claim, &request.lane);
+        let granted = self.repeat_grant(&request.token, what, request.lease, to);
         granted.map_or(Ok(()), Err)
     }
 
@@ -146,9 +148,9 @@ impl Visit<'_> {
             ephemeral: request.ephemeral,
         };
         self.put_limit_in_force(family, request.limit);
-        let (claim, owner) = (request.claim, request.owner);
+        let (claim, owner, lane) = (request.claim, request.owner, request.lane);
         let lease = (request.lease, request.min_hold);
-        let Some(fence) = self.grant(request.token, claim, lease, owner, told) else {
+        let Some(fence) = self.grant(request.token, claim, lease, owner, lane, told) else {
             return Answer::NotGranted;
         };
         self.engine.stats.counters_mut(family).granted_at_once += 1;
@@ -163,11 +165,12 @@ impl Visit<'_> {
         let rank = self.next_rank()?;
         // The limit takes force when the request enters the queue, and not again when it is granted.
         self.put_limit_in_force(request.claim.family(), request.limit);
+        self.begin_lanes(&request.lane);
         let standing = Standing {
             rank,
             since: self.now.mono,
             keep: None,
-            max_attempts: None,
+            bound: None,
         };
         self.enter(standing, request, None)
     }
@@ -180,7 +183,7 @@ impl Visit<'_> {
             return Ok(self.keep_on(rank, request.client));
         }
         if request.keep_ms.is_some() && !place.is_some_and(Place::is_kept) {
-            self.check_room_for_kept()?;
+            self.check_room_for_kept(request.lane())?;
         }
         let old = self.take_place(rank).ok_or(Answer::NotGranted)?;
         if let Some(parked) = old.parked() {
@@ -208,7 +211,7 @@ impl Visit<'_> {
         });
         let standing = Standing {
             keep: keep.or(before.keep),
-            max_attempts: request.max_attempts,
+            bound: Bound::of(request.max_attempts, request.lane_limit),
             ..before
         };
         let (client, engine) = (request.client, &mut *self.engine);
@@ -234,6 +237,7 @@ impl Visit<'_> {
             lease: request.lease,
             min_hold: request.min_hold,
             owner: request.owner,
+            lane: request.lane,
             presence,
         };
         if !self.put(place, known.as_ref()) {

@@ -3,6 +3,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
 use crate::hold::{Grant, Rest};
+use crate::short_bytes::LaneName;
 use crate::state::Body;
 use crate::types::{Claim, ClientId, Family, Fence, LeaseMs, Token};
 use crate::visit::Visit;
@@ -24,6 +25,7 @@ impl Visit<'_> {
         claim: Claim,
         (lease, min_hold): (LeaseMs, Option<LeaseMs>),
         owner: Option<Box<[u8]>>,
+        lane: LaneName,
         told: Told,
     ) -> Option<Fence> {
         let first = match told {
@@ -46,6 +48,7 @@ impl Visit<'_> {
             granted: now.unix(),
             renewed: false,
             owner,
+            lane,
         };
         self.make_state(claim.family());
         self.decide(Change::Grant(grant)).ok()?;
@@ -69,12 +72,12 @@ impl Visit<'_> {
     pub(crate) fn repeat_grant(
         &mut self,
         token: &Token,
-        claim: Claim,
+        (claim, lane): (Claim, &LaneName),
         lease: LeaseMs,
         (client, ephemeral): (ClientId, bool),
     ) -> Option<Answer> {
         let hold = self.body()?.holds().by_token(token)?;
-        if hold.claim() != claim {
+        if (hold.claim(), hold.lane()) != (claim, lane.as_bytes()) {
             return Some(Answer::Refused(Refusal::Mismatch));
         }
         let fence = hold.fence();

@@ -57,7 +57,7 @@ impl Visit<'_> {
             None => return Err(Answer::Finished { done: 0, lapsed: 0 }),
         }
         let until = wait.ok_or(Answer::NotGranted)?;
-        self.make_room(false)?;
+        self.make_room(None, false)?;
         let rank = self.next_rank()?;
         let queue = self.make_queue();
         let waiter = self.engine.queues.next_waiter();

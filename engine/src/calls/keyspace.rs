@@ -58,6 +58,7 @@ impl Engine {
         let queue = self.queues.find(db, name);
         if let Some(queue) = queue {
             self.queues.set_due(queue);
+            self.queues.sort_lanes_anew(queue);
         }
         queue.is_some()
     }

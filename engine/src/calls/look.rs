@@ -128,6 +128,7 @@ mod tests {
     use super::*;
     use crate::change::Change;
     use crate::hold::{Grant, Rest};
+    use crate::short_bytes::LaneName;
     use crate::store::slab::StateId;
     use crate::types::{Claim, Db, Fence, LeaseMs, LeaseUs, MonoUs, UnixMs};
 
@@ -158,6 +159,7 @@ mod tests {
                 granted: UnixMs(1_000),
                 renewed: false,
                 owner: None,
+                lane: LaneName::default(),
             })
         };
         let held = |family, grants: &[Change]| {

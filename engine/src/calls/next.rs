@@ -15,6 +15,8 @@ pub(crate) enum Next {
     /// Give this place or watcher this answer.
     Tell(Rank, Answer),
     Grant(Rank),
+    /// The lane must be found that is next.
+    InLanes,
     /// The token of the place has a hold already, because RENAME or SWAPDB brought a key here in which it holds.
     Repeat(Rank),
     /// All attempts that this request allows have failed: answer FAILED.
@@ -40,6 +42,17 @@ pub(crate) fn admission(
     }
 }
 
+fn admission_of(body: Option<&Body>, place: &Place, limit: Option<u32>) -> Admission {
+    let max_attempts = place.standing.max_attempts();
+    admission(body, place.claim, limit, max_attempts)
+}
+
+/// Returns the limit under which those who wait are served. Without a value the first in line makes a new one, under the
+/// limit that its family last waited for.
+fn limit_for(body: Option<&Body>, queue: &WaitQueue, family: Family) -> Option<u32> {
+    body.map_or_else(|| queue.limit(family), Body::limit_in_force)
+}
+
 impl Next {
     pub(crate) fn of(body: Option<&Body>, queue: Option<&WaitQueue>) -> Next {
         let Some(queue) = queue else {
@@ -62,12 +75,7 @@ impl Next {
         if body.is_some_and(|body| body.family() != family) {
             return Next::Tell(rank, Answer::WrongType);
         }
-        // Without a value the first in line makes a new one, under the limit that its family last waited for.
-        let limit = body.map_or_else(|| queue.limit(family), Body::limit_in_force);
-        let of_place = |place: &Place| {
-            let max_attempts = place.standing.max_attempts;
-            admission(body, place.claim, limit, max_attempts)
-        };
+        let limit = limit_for(body, queue, family);
         // Some are told before their turn, because they would wait in vain.
         let in_vain = match body.and_then(Body::once) {
             Some(once) if once.is_delayed() => queue.least_patient(),
@@ -75,14 +83,23 @@ impl Next {
         };
         let in_vain = in_vain.filter(|place| place.claim.family() == family);
         if let Some(place) = in_vain
-            && let Admission::Never(answer) = of_place(place)
+            && let Admission::Never(answer) = admission_of(body, place, limit)
         {
             return Next::Tell(place.rank(), answer);
         }
-        if body.is_some_and(|body| body.holds().by_token(&head.token).is_some()) {
+        match queue.lanes().filter(|_| limit.is_some()) {
+            Some(_) if family == Family::Semaphore => Next::InLanes,
+            _ => Next::of_place(body, queue, head),
+        }
+    }
+
+    /// Returns what becomes of the place that nobody is before.
+    pub(super) fn of_place(body: Option<&Body>, queue: &WaitQueue, place: &Place) -> Next {
+        let rank = place.rank();
+        if body.is_some_and(|body| body.holds().by_token(&place.token).is_some()) {
             return Next::Repeat(rank);
         }
-        match of_place(head) {
+        match admission_of(body, place, limit_for(body, queue, place.claim.family())) {
             Admission::Now => Next::Grant(rank),
             Admission::Later => Next::Nothing,
             Admission::Never(answer) => Next::Tell(rank, answer),

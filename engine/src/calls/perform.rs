@@ -85,7 +85,8 @@ impl Visit<'_> {
     /// kept, and otherwise vacant until then.
     fn give_back(&mut self, standing: Standing, until: MonoUs, hold: Grant) {
         let queued = self.queue().and_then(|queue| queue.find(&hold.token));
-        if queued.is_some() || self.make_room(standing.keep.is_some()).is_err() {
+        let lane = Some(&hold.lane).filter(|_| hold.claim.family() == Family::Semaphore);
+        if queued.is_some() || self.make_room(lane, standing.keep.is_some()).is_err() {
             return;
         }
         let presence = match standing.keep {
@@ -97,6 +98,7 @@ impl Visit<'_> {
                 verdict: None,
             },
         };
+        self.begin_lanes(&hold.lane);
         self.put(Place::of_grant(standing, hold, presence), None);
     }
 

@@ -5,14 +5,20 @@ use crate::change::{Change, KeptPlace};
 use crate::effect::{Announcement, HandedOver, Wake};
 use crate::queue::place::{Place, Presence};
 use crate::queue::wait_queue::Left;
+use crate::short_bytes::LaneName;
 use crate::types::{Family, Fence, Rank, WaiterId};
 use crate::visit::Visit;
 
 impl Visit<'_> {
-    /// Makes room for one more place in the queue of this key, kept or not.
-    pub(crate) fn make_room(&mut self, is_kept: bool) -> Result<(), FullQueue> {
+    /// Makes room for one more place in the queue of this key, kept or not, in this lane of a semaphore.
+    pub(crate) fn make_room(
+        &mut self,
+        lane: Option<&LaneName>,
+        is_kept: bool,
+    ) -> Result<(), FullQueue> {
+        self.check_room_in_lane(lane, false)?;
         if is_kept {
-            self.check_room_for_kept()?;
+            self.check_room_for_kept(lane)?;
         }
         let (queues, settings) = (&mut self.engine.queues, &self.engine.settings);
         queues.check_room(self.queue, 1, settings)?;
@@ -20,7 +26,8 @@ impl Visit<'_> {
         Ok(())
     }
 
-    pub(crate) fn check_room_for_kept(&self) -> Result<(), FullQueue> {
+    pub(crate) fn check_room_for_kept(&self, lane: Option<&LaneName>) -> Result<(), FullQueue> {
+        self.check_room_in_lane(lane, true)?;
         let (queues, settings) = (&self.engine.queues, &self.engine.settings);
         queues.check_room_for_kept(self.queue, 1, settings)
     }

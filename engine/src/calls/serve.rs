@@ -41,7 +41,13 @@ impl Visit<'_> {
             self.engine.remember_limit(queue, id);
         }
         for _ in 0..SLICE {
-            match Next::of(self.body(), self.queue()) {
+            let next = match Next::of(self.body(), self.queue()) {
+                Next::InLanes => self.next_in_lanes(),
+                next => next,
+            };
+            match next {
+                // The next visit sorts more of them.
+                Next::InLanes => break,
                 Next::Nothing => {
                     if let Some(queue) = self.queue {
                         self.engine.queues.finish_visit(queue);
@@ -74,8 +80,8 @@ impl Visit<'_> {
         self.put_remembered_limit_in_force(family);
         let told = self.told(&place);
         let (token, owner) = (place.token.clone(), place.owner.take());
-        let lease = (place.lease, place.min_hold);
-        let Some(fence) = self.grant(token, claim, lease, owner, told) else {
+        let (lease, lane) = ((place.lease, place.min_hold), place.lane.clone());
+        let Some(fence) = self.grant(token, claim, lease, owner, lane, told) else {
             return self.part(&place, Answer::NotGranted);
         };
         let waited_ms = self.now.mono.ms_since(place.standing.since);
@@ -95,7 +101,7 @@ impl Visit<'_> {
         };
         let holds = self.body().map(Body::holds);
         let hold = holds.and_then(|holds| holds.by_token(&place.token));
-        let its_own = hold.filter(|hold| hold.claim() == place.claim);
+        let its_own = hold.filter(|hold| place.is_of(hold));
         let fence = its_own.map(Hold::fence);
         if place.is_kept() {
             self.left(rank);
@@ -105,7 +111,8 @@ impl Visit<'_> {
             Told::Nobody { .. } => self.announce(rank, fence),
             Told::Client { client, ephemeral } => {
                 let to = (client, ephemeral);
-                let answer = self.repeat_grant(&place.token, place.claim, place.lease, to);
+                let what = (place.claim, &place.lane);
+                let answer = self.repeat_grant(&place.token, what, place.lease, to);
                 if let Some(answer) = answer {
                     self.answer(&place, answer, fence);
                 }

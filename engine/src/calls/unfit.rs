@@ -61,6 +61,7 @@ fn bound_of(full: FullQueue) -> String {
         FullQueue::Server(bound) => format!("dsync.max-waiters is {bound}"),
         FullQueue::HalfOfKey(bound) => format!("half of dsync.max-waiters-per-key is {bound}"),
         FullQueue::HalfOfServer(bound) => format!("half of dsync.max-waiters is {bound}"),
+        FullQueue::Lane(places) => format!("its lane has {places} places"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a hold has beside its 56 bytes, and how small numbers are kept in them.
 
 use crate::short_bytes::ShortBytes;
-use crate::types::{ClientId, LeaseMs, LeaseUs, Token, UnixMs};
+use crate::types::{ClientId, LeaseMs, LeaseUs, MAX_LANE_LEN, Token, UnixMs};
 
 /// A number below 2^24 in three bytes.
 #[derive(Clone, Copy, Default)]
@@ -25,8 +25,8 @@ impl U24 {
 #[derive(Clone)]
 pub struct Extras {
     /// What becomes of the place, behind [`RESTS`], if the hold has a MINHOLD: milliseconds in four bytes, 0 if the hold
-    /// rests, and a moment in eight. Then one byte with the length of the token's text (0 for a UUID), that text, and the
-    /// owner.
+    /// rests, and a moment in eight. Then the length of the token's text (0 for a UUID) in one byte, that text, and the
+    /// owner. With a lane: [`LANED`], the lengths of the token's text and of the lane, and the three texts.
     pub texts: ShortBytes,
     /// Set exactly if one of the numbers does not fit into the fields of [`Hold`](super::Hold), which then count for
     /// nothing.
@@ -34,9 +34,10 @@ pub struct Extras {
 }
 
 const _: () = assert!(size_of::<Extras>() == 32 && size_of::<Numbers>() == 32);
-const _: () = assert!(Token::MAX_LEN < RESTS as usize);
+const _: () = assert!(Token::MAX_LEN < LANED as usize && MAX_LANE_LEN <= u8::MAX as usize);
 
-/// No token is as long.
+/// No token is as long as one of these two.
+const LANED: u8 = u8::MAX - 1;
 const RESTS: u8 = u8::MAX;
 /// The bytes before the length of the token.
 const RESTS_LEN: usize = 13;
@@ -75,10 +76,13 @@ impl Rest {
 }
 
 impl Extras {
-    /// Returns the box for a token's text, an owner and a rest without a moment.
-    pub fn new(token: &[u8], owner: &[u8], rest: Rest) -> Box<Extras> {
-        let len = token.len().min(Token::MAX_LEN);
-        let texts = ShortBytes::joined([&[len as u8], &token[..len], owner]);
+    /// Returns the box for a token's text, a lane, an owner and a rest without a moment.
+    pub fn new([token, lane, owner]: [&[u8]; 3], rest: Rest) -> Box<Extras> {
+        let token = &token[..token.len().min(Token::MAX_LEN)];
+        let lane = &lane[..lane.len().min(MAX_LANE_LEN)];
+        let lens = [LANED, token.len() as u8, lane.len() as u8];
+        let lens = if lane.is_empty() { &lens[1..2] } else { &lens };
+        let texts = ShortBytes::joined([lens, token, lane, owner]);
         let numbers = None;
         let mut extras = Box::new(Extras { texts, numbers });
         extras.set_rest(rest, LeaseUs(0));
@@ -115,11 +119,15 @@ impl Extras {
         self.texts = ShortBytes::joined([&[RESTS], &ms, &until.0.to_le_bytes(), texts]);
     }
 
-    /// Returns the text of the token, which is empty for a UUID, and the owner.
-    pub fn texts(&self) -> (&[u8], &[u8]) {
-        match self.parts() {
-            (.., [len, texts @ ..]) => texts.split_at(usize::from(*len)),
-            (.., []) => (&[], &[]),
-        }
+    /// Returns the text of the token, which is empty for a UUID, the lane and the owner.
+    pub fn texts(&self) -> [&[u8]; 3] {
+        let (lens, texts) = match self.parts().2 {
+            [LANED, token, lane, texts @ ..] => ([*token, *lane], texts),
+            [token, texts @ ..] => ([*token, 0], texts),
+            [] => ([0, 0], &[][..]),
+        };
+        let (token, rest) = texts.split_at(usize::from(lens[0]));
+        let (lane, owner) = rest.split_at(usize::from(lens[1]));
+        [token, lane, owner]
     }
 }

@@ -15,24 +15,30 @@ fn grant(token: &[u8], owner: Option<&[u8]>) -> Grant {
         granted: UnixMs(7_000),
         renewed: false,
         owner: owner.map(Into::into),
+        lane: LaneName::default(),
     }
 }
 
 #[test]
-fn hold_keeps_token_and_owner_of_every_length() {
+fn hold_keeps_token_lane_and_owner_of_every_length() {
     let uuid = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59".as_slice();
     let text = [b'x'; 128];
     for token in [uuid].into_iter().chain((1..=128).map(|len| &text[..len])) {
         for owner in [None, Some(0), Some(1), Some(16), Some(128)] {
             let owner = owner.map(|len| &text[..len]);
-            let grant = grant(token, owner);
-            let hold = Hold::new(&grant);
-            assert_eq!(hold.to_grant(), grant, "{} bytes, {owner:?}", token.len());
-            assert!(hold.has_token(&grant.token));
-            assert!(
-                !hold.has_token(&Token::Uuid([0; 16])),
-                "a text is no UUID of zeros"
-            );
+            for lane in [0, 1, 16, 128] {
+                let grant = Grant {
+                    lane: text[..lane].into(),
+                    ..grant(token, owner)
+                };
+                let hold = Hold::new(&grant);
+                assert_eq!(hold.to_grant(), grant, "{} bytes, {owner:?}", token.len());
+                assert!(hold.has_token(&grant.token));
+                assert!(
+                    !hold.has_token(&Token::Uuid([0; 16])),
+                    "a text is no UUID of zeros"
+                );
+            }
         }
     }
 }

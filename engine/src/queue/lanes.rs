@@ -18,12 +18,10 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use crate::heap;
 use crate::short_bytes::LaneName;
-use crate::types::{Fence, Rank};
-
-/// When a lane came, was last granted, or last had a hold end: the lowest is the oldest. Numbers of this server alone.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Turn(pub u64);
+use crate::store::slab::StateId;
+use crate::types::{Fence, InUse, Rank, Turn};
 
 /// What counts of a request while it waits in a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,13 +29,6 @@ pub struct Ask {
     pub permits: u32,
     pub lane_limit: Option<u32>,
     pub is_kept: bool,
-}
-
-/// What the holds of a lane take, and the turn of the lane if it has holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct InUse {
-    pub permits: u64,
-    pub turn: Turn,
 }
 
 /// Permits in use, the turn, and the first place of a lane: the lowest is served first.
@@ -48,6 +39,7 @@ type Seat = (u32, Order);
 
 #[derive(Debug)]
 struct Lane {
+    name: LaneName,
     in_use: InUse,
     /// `in_use` has not been copied from the holds since the lane has come.
     is_new: bool,
@@ -62,6 +54,8 @@ struct Lane {
 /// each lane whose first request does not exceed its LANELIMIT; `heads` has the first seat of each number of permits.
 #[derive(Debug, Default)]
 pub struct Lanes {
+    /// The value whose holds are counted, and the turn from which turns count: up to it a lane has none.
+    of: (Option<StateId>, Turn),
     lanes: BTreeMap<LaneName, Lane>,
     seats: BTreeMap<Seat, LaneName>,
     heads: BTreeMap<Order, u32>,
@@ -71,11 +65,21 @@ pub struct Lanes {
     touched: Vec<LaneName>,
     /// The lanes from this one on are not in the order yet.
     unsorted: Option<LaneName>,
-    /// Turns up to this one count as none: the lane is then behind no lane but those whose first place is older.
-    turns_from: Turn,
 }
 
 impl Lane {
+    fn new(name: LaneName, turn: Turn) -> Lane {
+        Lane {
+            name,
+            in_use: InUse { permits: 0, turn },
+            is_new: true,
+            line: BTreeMap::new(),
+            vacant: 0,
+            kept: 0,
+            seat: None,
+        }
+    }
+
     fn seat(&self, turns_from: Turn) -> Option<Seat> {
         let (rank, ask) = self.line.first_key_value()?;
         let InUse { permits, turn } = self.in_use;
@@ -91,21 +95,40 @@ impl Lane {
 }
 
 impl Lanes {
+    /// Returns lanes of which only the nameless one has places.
+    pub fn of_nameless(line: BTreeMap<Rank, Ask>, vacant: usize) -> Lanes {
+        if line.is_empty() && vacant == 0 {
+            return Lanes::default();
+        }
+        let kept = line.values().filter(|ask| ask.is_kept).count();
+        let name = LaneName::default();
+        let lane = Lane {
+            line,
+            vacant,
+            kept,
+            ..Lane::new(name.clone(), Turn(0))
+        };
+        Lanes {
+            lanes: BTreeMap::from([(name.clone(), lane)]),
+            touched: vec![name],
+            ..Lanes::default()
+        }
+    }
+
+    /// Whether no lane with a name has a place.
+    pub fn are_nameless(&self) -> bool {
+        let mut lanes = self.lanes.values();
+        lanes.all(|lane| lane.name.is_nameless() || lane.is_empty())
+    }
+
     /// Adds a place, or a vacant one if `ask` is `None`. If the lane is new, it comes with this turn.
     pub fn join(&mut self, name: &LaneName, rank: Rank, ask: Option<Ask>, turn: Turn) {
         if !self.lanes.contains_key(name) {
-            let lane = Lane {
-                in_use: InUse { permits: 0, turn },
-                is_new: true,
-                line: BTreeMap::new(),
-                vacant: 0,
-                kept: 0,
-                seat: None,
-            };
-            self.lanes.insert(name.clone(), lane);
             self.touched.push(name.clone());
+            let lane = Lane::new(name.clone(), turn);
+            self.lanes.insert(name.clone(), lane);
         }
-        self.change(name, |lane| match ask {
+        self.change(name.as_bytes(), |lane| match ask {
             Some(ask) => {
                 lane.kept += usize::from(ask.is_kept);
                 lane.line.insert(rank, ask);
@@ -117,7 +140,7 @@ impl Lanes {
     /// Removes a place, or a vacant one. A lane without places keeps its turn until it is sorted, because a request may
     /// be about to take the place over.
     pub fn leave(&mut self, name: &LaneName, rank: Rank) {
-        let is_empty = self.change(name, |lane| {
+        let is_empty = self.change(name.as_bytes(), |lane| {
             match lane.line.remove(&rank) {
                 Some(ask) => lane.kept -= usize::from(ask.is_kept),
                 None => lane.vacant -= 1,
@@ -131,7 +154,7 @@ impl Lanes {
 
     /// Notes that a place in line is not kept any more.
     pub fn unkeep(&mut self, name: &LaneName, rank: Rank) {
-        self.change(name, |lane| {
+        self.change(name.as_bytes(), |lane| {
             if let Some(ask) = lane.line.get_mut(&rank) {
                 lane.kept -= usize::from(std::mem::take(&mut ask.is_kept));
             }
@@ -139,16 +162,18 @@ impl Lanes {
     }
 
     /// Notes what a lane has in use after a grant or the end of a hold, and the turn that it has from then on.
-    pub fn note(&mut self, name: &LaneName, in_use: InUse) {
+    pub fn note(&mut self, name: &[u8], in_use: InUse) {
         self.change(name, |lane| lane.in_use = in_use);
     }
 
-    fn change<R>(&mut self, name: &LaneName, change: impl FnOnce(&mut Lane) -> R) -> Option<R> {
+    fn change<R>(&mut self, name: &[u8], change: impl FnOnce(&mut Lane) -> R) -> Option<R> {
         let lane = self.lanes.get_mut(name)?;
         let result = change(lane);
-        let is_sorted = !lane.is_new && self.unsorted.as_ref().is_none_or(|from| name < from);
-        let seat = lane.seat(self.turns_from);
+        let unsorted = self.unsorted.as_ref();
+        let is_sorted = !lane.is_new && unsorted.is_none_or(|from| name < from.as_bytes());
+        let seat = lane.seat(self.of.1);
         if is_sorted && seat != lane.seat {
+            let name = lane.name.clone();
             let before = std::mem::replace(&mut lane.seat, seat);
             before.inspect(|seat| self.put(*seat, None));
             seat.inspect(|seat| self.put(*seat, Some(name)));
@@ -157,7 +182,7 @@ impl Lanes {
     }
 
     /// Gives the seat to this lane, or removes it.
-    fn put(&mut self, seat: Seat, lane: Option<&LaneName>) {
+    fn put(&mut self, seat: Seat, lane: Option<LaneName>) {
         let head = |seats: &BTreeMap<Seat, LaneName>| {
             let first = (seat.0, (0, Turn(0), Rank(Fence(0))));
             let (head, _) = seats.range(first..).next()?;
@@ -165,7 +190,7 @@ impl Lanes {
         };
         let before = head(&self.seats);
         match lane {
-            Some(lane) => self.seats.insert(seat, lane.clone()),
+            Some(lane) => self.seats.insert(seat, lane),
             None => self.seats.remove(&seat),
         };
         let after = head(&self.seats);
@@ -185,11 +210,20 @@ impl Lanes {
         self.unsorted = Some(LaneName::default());
     }
 
-    /// Notes that a server takes over: the turns so far count for nothing, and nobody is chosen.
-    pub fn begin_anew(&mut self, turns_from: Turn) {
-        self.sort_anew();
-        self.chosen = None;
-        self.turns_from = turns_from;
+    /// Notes which value's holds are counted, and from where turns count. If these are others than before, the lanes
+    /// must be sorted anew. When a server takes over, nobody is chosen.
+    pub fn belong_to(&mut self, of: (Option<StateId>, Turn)) {
+        if self.of != of {
+            self.sort_anew();
+            self.chosen.take_if(|_| of.1 != self.of.1);
+            self.of = of;
+        }
+    }
+
+    /// Goes on where these lanes have left off, which had the same places and more.
+    pub fn take_up(&mut self, before: &Lanes) {
+        self.of = before.of;
+        self.chosen.clone_from(&before.chosen);
     }
 
     /// Sorts lanes, each of which costs one of the budget. Returns whether all of them are sorted.
@@ -230,13 +264,14 @@ impl Lanes {
             return;
         }
         let now = in_use(&name);
-        if std::mem::take(&mut lane.is_new) && now.turn > self.turns_from {
+        // The turn of a lane with holds is older than its first place here.
+        if std::mem::take(&mut lane.is_new) && now.permits > 0 {
             lane.in_use.turn = now.turn;
         }
         if !is_touched {
             lane.seat = None;
         }
-        self.change(&name, |lane| lane.in_use.permits = now.permits);
+        self.change(name.as_bytes(), |lane| lane.in_use.permits = now.permits);
     }
 
     /// Whether the lanes are sorted, so that one can be chosen.
@@ -276,11 +311,35 @@ impl Lanes {
         self.seats.get_key_value(&seat)
     }
 
+    /// Takes the lanes apart, one entry of a map at a step.
+    pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send {
+        let lines = self.lanes.into_values().flat_map(|lane| lane.line);
+        let seats = self.seats.into_iter().map(drop);
+        let heads = self.heads.into_iter().map(drop);
+        lines.map(drop).chain(seats).chain(heads)
+    }
+
+    /// Returns the bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let sizes = [
+            size_of::<(LaneName, Lane)>() + size_of::<(Rank, Ask)>(),
+            size_of::<(Seat, LaneName)>(),
+            size_of::<(Order, u32)>(),
+        ];
+        let trees = sizes.map(|bytes| heap::tree(self.lanes.len(), bytes));
+        heap::allocated(size_of::<Lanes>()) + trees.iter().sum::<usize>()
+    }
+
     /// Whether somebody waits in this lane.
     pub fn has_line(&self, name: &LaneName) -> bool {
         self.lanes
             .get(name)
             .is_some_and(|lane| !lane.line.is_empty())
+    }
+
+    pub fn turn(&self, name: &LaneName) -> Turn {
+        let lane = self.lanes.get(name);
+        lane.map_or(Turn::default(), |lane| lane.in_use.turn)
     }
 
     /// Returns how many places in line the lane has, and how many of these are kept.
@@ -290,9 +349,11 @@ impl Lanes {
     }
 
     /// Counts the places in line of the lane up to and with this one, but no further than `most`.
-    pub fn position(&self, name: &LaneName, rank: Rank, most: usize) -> usize {
-        let lane = self.lanes.get(name);
-        lane.map_or(0, |lane| lane.line.range(..=rank).take(most).count())
+    /// `None` if the place is in no lane.
+    pub fn position(&self, name: &LaneName, rank: Rank, most: usize) -> Option<usize> {
+        let line = &self.lanes.get(name)?.line;
+        let is_in_line = line.contains_key(&rank);
+        is_in_line.then(|| line.range(..=rank).take(most).count())
     }
 }
 
@@ -303,6 +364,8 @@ fn fits((permits, (in_use, ..)): Seat, limit: u32) -> bool {
 
 #[cfg(test)]
 mod figures;
+#[cfg(debug_assertions)]
+mod invariants;
 #[cfg(test)]
 mod stories;
 #[cfg(test)]

@@ -3,8 +3,11 @@
 use crate::answer::Answer;
 use crate::change::KeptPlace;
 use crate::heap;
-use crate::hold::Grant;
-use crate::types::{Claim, ClientId, LeaseMs, LeaseUs, MonoUs, Rank, Token, UnixMs, WaiterId};
+use crate::hold::{Grant, Hold};
+use crate::short_bytes::LaneName;
+use crate::types::{
+    Claim, ClientId, Family, LeaseMs, LeaseUs, MonoUs, Rank, Token, UnixMs, WaiterId,
+};
 
 /// What a client asks for with ACQUIRE, ADD or BEGIN.
 #[derive(Clone, Debug)]
@@ -28,8 +31,19 @@ pub struct Request {
     pub client: ClientId,
     pub ephemeral: bool,
     pub owner: Option<Box<[u8]>>,
+    /// The lane of a semaphore in which the request stands (LANE).
+    pub lane: LaneName,
+    /// How many permits the lane may have in use when the request is granted (LANELIMIT).
+    pub lane_limit: Option<u32>,
     /// Whether there is memory for a new hold or place. What the token has already is answered all the same.
     pub may_grow: bool,
+}
+
+impl Request {
+    /// Returns the lane of a request for permits.
+    pub fn lane(&self) -> Option<&LaneName> {
+        Some(&self.lane).filter(|_| self.claim.family() == Family::Semaphore)
+    }
 }
 
 /// What stays of a place when it is granted, in case that the grant is not delivered. The hold has the rest.
@@ -40,8 +54,42 @@ pub struct Standing {
     pub since: MonoUs,
     /// Set if the place is kept, whether a client waits on it or not.
     pub keep: Option<Keep>,
-    /// For a run: how many attempts the request allows in all.
-    pub max_attempts: Option<u32>,
+    pub bound: Option<Bound>,
+}
+
+/// What the request of a place sets a bound to, besides a limit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Bound {
+    /// For a run: how many attempts it allows in all.
+    Attempts(u32),
+    /// In a lane: how many permits the lane may have in use when the place is granted.
+    Lane(u32),
+}
+
+impl Bound {
+    pub fn of(max_attempts: Option<u32>, lane_limit: Option<u32>) -> Option<Bound> {
+        let attempts = max_attempts.map(Bound::Attempts);
+        attempts.or(lane_limit.map(Bound::Lane))
+    }
+}
+
+// A kept place takes most of its bytes here.
+const _: () = assert!(size_of::<Option<Bound>>() == 8);
+
+impl Standing {
+    pub fn max_attempts(&self) -> Option<u32> {
+        match self.bound {
+            Some(Bound::Attempts(most)) => Some(most),
+            _ => None,
+        }
+    }
+
+    pub fn lane_limit(&self) -> Option<u32> {
+        match self.bound {
+            Some(Bound::Lane(most)) => Some(most),
+            _ => None,
+        }
+    }
 }
 
 /// How a place is kept.
@@ -64,6 +112,7 @@ pub struct Place {
     pub lease: LeaseMs,
     pub min_hold: Option<LeaseMs>,
     pub owner: Option<Box<[u8]>>,
+    pub lane: LaneName,
     pub presence: Presence,
 }
 
@@ -125,10 +174,15 @@ impl Place {
         request.wait.is_none()
             && keep_ms.is_some()
             && keep_ms == request.keep_ms
-            && self.standing.max_attempts == request.max_attempts
+            && self.standing.bound == Bound::of(request.max_attempts, request.lane_limit)
             && (self.claim, self.lease) == (request.claim, request.lease)
             && self.min_hold == request.min_hold
             && self.owner == request.owner
+    }
+
+    /// Whether the hold is what the place asks for.
+    pub fn is_of(&self, hold: &Hold) -> bool {
+        (hold.claim(), hold.lane()) == (self.claim, self.lane.as_bytes())
     }
 
     /// Whether the place is in the line of those that are served.
@@ -151,7 +205,7 @@ impl Place {
         let owner = self.owner.as_ref();
         let owner = owner.map_or(0, |owner| heap::allocated(owner.len()));
         let indexes = usize::from(self.claim.permits() > 1)
-            + usize::from(self.standing.max_attempts.is_some());
+            + usize::from(self.standing.max_attempts().is_some());
         tokens + owner + indexes * heap::tree_share(size_of::<(u32, Rank)>())
     }
 
@@ -165,9 +219,11 @@ impl Place {
             lease: self.lease,
             min_hold: self.min_hold,
             keep_ms: keep.ms,
-            max_attempts: self.standing.max_attempts,
+            max_attempts: self.standing.max_attempts(),
             owner: self.owner.clone(),
             since: keep.since,
+            lane: self.lane.clone(),
+            lane_limit: self.standing.lane_limit(),
         })
     }
 
@@ -181,7 +237,7 @@ impl Place {
                     ms: kept.keep_ms,
                     since: kept.since,
                 }),
-                max_attempts: kept.max_attempts,
+                bound: Bound::of(kept.max_attempts, kept.lane_limit),
             },
             token: kept.token,
             may_return: true,
@@ -189,6 +245,7 @@ impl Place {
             lease: kept.lease,
             min_hold: kept.min_hold,
             owner: kept.owner,
+            lane: kept.lane,
             presence: Presence::Kept { until },
         }
     }
@@ -203,6 +260,7 @@ impl Place {
             lease: hold.lease,
             min_hold: hold.rest.after(),
             owner: hold.owner,
+            lane: hold.lane,
             presence,
         }
     }
@@ -212,7 +270,7 @@ impl Place {
         self.may_return.then(|| Place {
             standing: Standing {
                 keep: None,
-                max_attempts: None,
+                bound: None,
                 ..self.standing
             },
             owner: None,

@@ -18,7 +18,7 @@ use crate::short_bytes::KeyName;
 use crate::store::leftovers::Leftovers;
 use crate::store::spaces::Spaces;
 use crate::timetable::Timetable;
-use crate::types::{ClientId, Db, Family, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
+use crate::types::{ClientId, Db, Family, LeaseUs, MonoUs, QueueId, Rank, Turn, WaiterId};
 
 /// Invariants:
 /// - every request whose client waits is in `by_waiter`, and in `waits` if its wait runs out;
@@ -52,6 +52,8 @@ pub struct Queues {
     /// The number of requests that wait, by family: those whose client waits for a reply, and kept places.
     pub(super) waiting: [u64; Family::ALL.len()],
     pub(super) last_number: u64,
+    /// The turn at which this server took over.
+    pub(super) turns_from: Turn,
     /// The contents of the databases that kept places belong to. SWAPDB does not exchange them here.
     pub(super) spaces: Spaces,
     /// Pieces of kept places that flushes have dropped, with the queue that each of them was in.
@@ -101,7 +103,7 @@ impl Queues {
         WaiterId(NonZeroU64::new(self.number()).unwrap_or(NonZeroU64::MIN))
     }
 
-    fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
@@ -153,7 +155,12 @@ impl Queues {
             self.waiting[place.claim.family() as usize] += 1;
         }
         self.list(id, place.rank(), &place.presence);
-        self.change(id, |queue| queue.join(place));
+        let has_lanes = self.get(id).is_some_and(|queue| queue.lanes().is_some());
+        let turn = match has_lanes || !place.lane.is_nameless() {
+            true => self.next_turn(),
+            false => Turn::default(),
+        };
+        self.change(id, |queue| queue.join(place, turn));
     }
 
     /// Puts a watcher into a queue, perhaps one whose answer is decided already.

@@ -16,12 +16,15 @@ use std::ops::Bound;
 use crate::answer::Answer;
 use crate::change::KeptPlace;
 use crate::heap;
+use crate::queue::lanes::Lanes;
 use crate::queue::place::{Parked, Place, Presence, Watcher};
 use crate::short_bytes::KeyName;
 use crate::store::slab::StateId;
 use crate::store::spaces::Space;
-use crate::types::{Db, Family, LeaseUs, MonoUs, Rank, Token};
+use crate::types::{Db, Family, LeaseUs, MonoUs, Rank, Token, Turn};
 
+mod drop_kept;
+mod in_lanes;
 mod index;
 #[cfg(debug_assertions)]
 mod invariants;
@@ -45,6 +48,7 @@ pub struct WaitQueue {
     line: BTreeMap<Rank, Place>,
     vacant: BTreeMap<Rank, Place>,
     index: Index,
+    lanes: Option<Box<Lanes>>,
     watching: BTreeMap<Rank, Watcher>,
     /// Watchers whose answer is decided but not sent yet, because a visit sends a bounded number of answers.
     answered: VecDeque<(Answer, BTreeMap<Rank, Watcher>)>,
@@ -93,6 +97,7 @@ impl WaitQueue {
             line: BTreeMap::new(),
             vacant: BTreeMap::new(),
             index: Index::default(),
+            lanes: None,
             watching: BTreeMap::new(),
             answered: VecDeque::new(),
             left_unserved: false,
@@ -135,7 +140,8 @@ impl WaitQueue {
     pub fn kept_heap_bytes(&self) -> usize {
         let entries = [size_of::<(Rank, Place)>(), size_of::<(Token, Rank)>()];
         let trees = entries.map(|bytes| heap::tree(self.index.kept, bytes));
-        self.index.kept_bytes + trees.iter().sum::<usize>()
+        let lanes = self.lanes.as_ref().map_or(0, |lanes| lanes.heap_bytes());
+        self.index.kept_bytes + trees.iter().sum::<usize>() + lanes
     }
 
     /// Returns how many clients wait for a grant.
@@ -192,8 +198,16 @@ impl WaitQueue {
         self.line.contains_key(&rank) || self.vacant.contains_key(&rank)
     }
 
-    /// Counts the places in line up to and with this one, but no further than `most`.
+    /// Counts the places in line up to and with this one, but no further than `most`. With lanes, only those of its lane
+    /// count.
     pub fn position(&self, rank: Rank, most: usize) -> usize {
+        let in_lane = self.lanes.as_ref().and_then(|lanes| {
+            let place = self.line.get(&rank)?;
+            lanes.position(&place.lane, rank, most)
+        });
+        if let Some(position) = in_lane {
+            return position;
+        }
         // A new request is the last, so it need not be counted.
         let last = self.line.last_key_value();
         match last.is_some_and(|(last, _)| *last == rank) {
@@ -224,9 +238,10 @@ impl WaitQueue {
         self.vacant.keys().next().copied()
     }
 
-    /// Puts a place into the queue. Its rank must be free.
-    pub(super) fn join(&mut self, place: Place) {
+    /// Puts a place into the queue. Its rank must be free. If its lane is new, it has this turn.
+    pub(super) fn join(&mut self, place: Place, turn: Turn) {
         debug_assert!(!self.has(place.rank()));
+        self.enter_lane(&place, turn);
         self.index.note(&place, true);
         let places = match place.is_in_line() {
             true => &mut self.line,
@@ -261,45 +276,9 @@ impl WaitQueue {
         if place.standing.keep.take().is_some() {
             self.index.kept -= 1;
             self.index.kept_bytes -= place.heap_bytes();
+            self.unkeep_in_lane(rank);
         }
         true
-    }
-
-    /// Drops all kept places. A request whose client waits on one goes on waiting, on a place that is not kept. Returns
-    /// what is left of the dropped places, to be taken apart in slices: see [`WaitQueue::into_pieces`].
-    ///
-    /// `parked` must have every place on which a client waits, and may have more. Takes some steps for each of them and
-    /// for each vacant place, however many places are dropped.
-    pub(super) fn drop_kept(
-        &mut self,
-        parked: &[Rank],
-    ) -> impl Iterator<Item = Piece> + Send + use<> {
-        let takes_idle = self.line.len() - self.index.parked < self.index.parked;
-        let (mut line, mut index) = (BTreeMap::new(), Index::default());
-        if takes_idle {
-            let idle = self.line.values().filter(|place| place.parked().is_none());
-            let idle: Vec<Rank> = idle.map(Place::rank).collect();
-            for place in idle.iter().filter_map(|rank| self.line.remove(rank)) {
-                self.index.note(&place, false);
-                line.insert(place.rank(), place);
-            }
-        } else {
-            std::mem::swap(&mut self.line, &mut line);
-            std::mem::swap(&mut self.index, &mut index);
-            // What stays is noted anew. The old index is not used any more.
-            for place in self.vacant.values() {
-                self.index.note(place, true);
-            }
-            let staying = parked.iter().filter_map(|rank| line.remove(rank));
-            staying.for_each(|place| self.join(place));
-        }
-        if self.index.kept > 0 {
-            for place in self.line.values_mut() {
-                place.standing.keep = None;
-            }
-            (self.index.kept, self.index.kept_bytes) = (0, 0);
-        }
-        pieces_of(line, index)
     }
 
     /// Removes the place or the watcher with this rank.
@@ -307,6 +286,7 @@ impl WaitQueue {
         let place = self.line.remove(&rank);
         if let Some(place) = place.or_else(|| self.vacant.remove(&rank)) {
             self.index.note(&place, false);
+            self.leave_lane(&place);
             return Some(Left::Place(place));
         }
         let answered = self.answered.iter_mut().map(|(_, watchers)| watchers);
@@ -373,17 +353,18 @@ impl WaitQueue {
     pub fn into_pieces(self) -> impl Iterator<Item = Piece> + Send + use<> {
         let answered = self.answered.into_iter();
         let answered = answered.flat_map(|(_, watchers)| watchers);
-        pieces_of(self.line, self.index)
+        pieces_of(self.line, self.index, self.lanes)
             .chain(self.vacant.into_iter().map(|_| None))
             .chain(self.watching.into_iter().map(|_| None))
             .chain(answered.map(|_| None))
     }
 }
 
-/// Takes places in line apart, and their index.
+/// Takes places in line apart, and their index and lanes.
 fn pieces_of(
     line: BTreeMap<Rank, Place>,
     index: Index,
+    lanes: Option<Box<Lanes>>,
 ) -> impl Iterator<Item = Piece> + Send + use<> {
     let kept = |place: Place| match place.presence {
         Presence::Kept { until } => Some((until, place.standing.rank)),
@@ -393,4 +374,10 @@ fn pieces_of(
     line.chain(index.by_token.into_iter().map(|_| None))
         .chain(index.heavy.into_iter().map(|_| None))
         .chain(index.capped.into_iter().map(|_| None))
+        .chain(
+            lanes
+                .into_iter()
+                .flat_map(|lanes| lanes.into_pieces())
+                .map(|()| None),
+        )
 }

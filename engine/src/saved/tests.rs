@@ -3,6 +3,7 @@
 use super::*;
 use crate::change::{Displaced, FinishedRound, Limits, Tally};
 use crate::hold::{Grant, Rest};
+use crate::short_bytes::LaneName;
 use crate::state::families::once::{Completion, Reason, Record};
 use crate::store::tests::XorShift;
 use crate::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Rank, Token, UnixMs};
@@ -63,6 +64,7 @@ fn grant(fence: u64, claim: Claim) -> Change {
         granted: UnixMs(7),
         renewed: true,
         owner: Some(b"o".as_slice().into()),
+        lane: LaneName::default(),
     })
 }
 
@@ -123,6 +125,8 @@ fn place(number: u64, claim: Claim) -> KeptPlace {
         keep_ms: 6,
         max_attempts: (claim == Claim::Run).then_some(7),
         owner: None,
+        lane: LaneName::default(),
+        lane_limit: None,
         since: UnixMs(8),
     }
 }
@@ -201,6 +205,13 @@ fn bodies() -> Vec<Body> {
     let given = |len| Some(Reason::Given(vec![b'r'; len].into()));
     let permits = |n| grant(n, Claim::Permits(MAX_PERMITS));
     let indexed = |n| grant(n, Claim::Indexed);
+    let laned = |n, lane: &[u8]| match grant(n, Claim::Permits(2)) {
+        Change::Grant(mut grant) => {
+            grant.lane = lane.into();
+            Change::Grant(grant)
+        }
+        change => change,
+    };
     let longest = vec![b'r'; MAX_RESULT_LEN];
     vec![
         made_of(Family::Lock, []),
@@ -227,6 +238,17 @@ fn bodies() -> Vec<Body> {
             Family::Semaphore,
             [limits()].into_iter().chain(resting(Claim::Indexed)),
         ),
+        made_of(
+            Family::Semaphore,
+            [
+                limits(),
+                laned(1, b"l"),
+                permits(2),
+                laned(3, b"m"),
+                laned(4, b"l"),
+            ],
+        ),
+        made_of(Family::Semaphore, [limits(), laned(1, &[b'l'; 128])]),
         made_of(Family::Group, [grant(2, Claim::Member), tally(None)]),
         made_of(
             Family::Group,
@@ -272,7 +294,7 @@ fn state_is_loaded_as_it_was_saved() {
 #[test]
 fn saved_state_is_split_after_128_changes_and_between_versions() {
     let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
-    let plain = [1, 1, 1, 1, 1, 2, 3, 1, 2, 1, 8, 1, 1, 1];
+    let plain = [1, 1, 1, 1, 1, 2, 3, 1, 2, 4, 2, 1, 8, 1, 1, 1];
     let with_later = [2, 2, 1, 2, 2, 2];
     assert_eq!(lengths, [&plain[..], &with_later, &[1, 1, 1]].concat());
 }

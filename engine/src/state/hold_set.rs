@@ -14,9 +14,10 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::change::Misfit;
 use crate::heap;
 use crate::hold::{Grant, Hold, Rest};
+use crate::state::in_lanes::InLanes;
 use crate::state::indexes::Indexes;
 use crate::state::options::Options;
-use crate::types::{Fence, LeaseUs, Moments, Token};
+use crate::types::{Fence, InUse, LeaseUs, Moments, Token, Turn};
 
 /// The holds of one key.
 #[derive(Clone)]
@@ -201,6 +202,33 @@ impl HoldSet {
         }
     }
 
+    /// Returns what the holds of a lane take, and its turn if it has holds.
+    pub(crate) fn in_use(&self, lane: &[u8]) -> InUse {
+        let all = self.permits();
+        match self.lanes() {
+            Some(lanes) => lanes.get(lane, all),
+            None if lane.is_empty() => InUse {
+                permits: all,
+                turn: Turn::default(),
+            },
+            None => InUse::default(),
+        }
+    }
+
+    /// Returns what the holds take in each lane, if one of them has a lane.
+    pub(crate) fn lanes(&self) -> Option<&InLanes> {
+        self.parts().1?.options.lanes()
+    }
+
+    /// Sets the turn of a lane, if it has holds and a hold has a lane.
+    pub(super) fn set_turn(&mut self, lane: &[u8], turn: Turn) {
+        if let HoldSet::Many(many) = self
+            && let Some(lanes) = many.options.lanes_mut()
+        {
+            lanes.set_turn(lane, turn);
+        }
+    }
+
     /// Whether there are holds, and none of them has been heard of.
     pub(crate) fn is_unheard(&self) -> bool {
         !self.is_empty() && self.iter().all(|hold| hold.unheard_ms().is_some())
@@ -211,15 +239,14 @@ impl HoldSet {
         debug_assert!(self.accepts(&hold.to_grant()));
         match self {
             HoldSet::Many(many) => many.insert(hold),
-            HoldSet::Few(few) => match few.take() {
-                None => *few = Some(hold),
-                Some(first) => {
-                    let mut many = Box::<Many>::default();
-                    many.insert(first);
-                    many.insert(hold);
-                    *self = HoldSet::Many(many);
-                }
-            },
+            // What a lane has in use is counted for several holds only.
+            HoldSet::Few(few) if few.is_none() && hold.lane().is_empty() => *few = Some(hold),
+            HoldSet::Few(few) => {
+                let mut many = Box::<Many>::default();
+                few.take().into_iter().for_each(|first| many.insert(first));
+                many.insert(hold);
+                *self = HoldSet::Many(many);
+            }
         }
     }
 

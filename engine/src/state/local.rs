@@ -4,7 +4,7 @@
 use super::body::{Body, Value};
 use super::families::policy::Retention;
 use crate::hold::Hold;
-use crate::types::{ClientId, Fence, LeaseUs, Moments, UnixMs};
+use crate::types::{ClientId, Fence, LeaseUs, Moments, Turn, UnixMs};
 
 impl Body {
     fn retention_mut(&mut self) -> Option<&mut Retention> {
@@ -33,6 +33,13 @@ impl Body {
     pub fn set_all_due(&mut self, moments: impl FnMut(&Hold) -> Moments) {
         if let Ok(holds) = self.holds_mut() {
             holds.set_all_due(moments);
+        }
+    }
+
+    /// Sets the turn of a lane of a semaphore, if it has holds and a hold names a lane.
+    pub fn set_turn(&mut self, lane: &[u8], turn: Turn) {
+        if let Ok(holds) = self.holds_mut() {
+            holds.set_turn(lane, turn);
         }
     }
 

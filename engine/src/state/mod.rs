@@ -8,6 +8,7 @@ mod apply;
 mod body;
 pub mod families;
 mod hold_set;
+mod in_lanes;
 mod indexes;
 mod local;
 mod options;

@@ -12,7 +12,10 @@ use crate::change::{
     Change, Completion, Displaced, End, FinishedRound, KeptPlace, Limits, Record, Tally,
 };
 use crate::hold::{Grant, Rest};
-use crate::types::{Claim, Family, Fence, LeaseMs, MAX_OWNER_LEN, Rank, Token, UnixMs};
+use crate::short_bytes::LaneName;
+use crate::types::{
+    Claim, Family, Fence, LeaseMs, MAX_LANE_LEN, MAX_OWNER_LEN, Rank, Token, UnixMs,
+};
 
 /// The kind of a GRANT, to which flags are added.
 const GRANT: u8 = 0x80;
@@ -25,13 +28,16 @@ const INDEXED: u8 = 8;
 const MIN_HOLD: u8 = 16;
 /// Without deadline and token, because the hold rests.
 const RESTS: u8 = 32;
-const FLAGS: u8 = RENEWED | OWNED | SHARED | INDEXED | MIN_HOLD | RESTS;
+/// With a lane.
+const LANED: u8 = 64;
+const FLAGS: u8 = RENEWED | OWNED | SHARED | INDEXED | MIN_HOLD | RESTS | LANED;
 
 /// The options of a PLACE, as flags.
 mod options {
     pub(super) const INDEXED: u8 = 1;
     pub(super) const MIN_HOLD: u8 = 2;
-    pub(super) const ALL: u8 = INDEXED | MIN_HOLD;
+    pub(super) const LANED: u8 = 4;
+    pub(super) const ALL: u8 = INDEXED | MIN_HOLD | LANED;
 }
 
 /// `number version VERB { field: form, ... } => variant of Change` for each change but GRANT, whose number has flags. A
@@ -210,7 +216,7 @@ impl Form<Displaced> for DisplacedForm {
     }
 }
 
-/// A kept place. Its claim is written by family, but for one with an index.
+/// A kept place: first its options, if it has any. Its claim is written by family, but for one with an index.
 struct PlaceForm {
     has_options: bool,
 }
@@ -219,6 +225,7 @@ fn options_of(place: &KeptPlace) -> u8 {
     let flag = |flag: u8, is_set: bool| u8::from(is_set) * flag;
     flag(options::INDEXED, place.claim == Claim::Indexed)
         | flag(options::MIN_HOLD, place.min_hold.is_some())
+        | flag(options::LANED, !place.lane.is_nameless())
 }
 
 impl Form<KeptPlace> for PlaceForm {
@@ -229,6 +236,10 @@ impl Form<KeptPlace> for PlaceForm {
         };
         let has = |option| options & option != 0;
         let min_hold = read_min_hold(has(options::MIN_HOLD), fields)?;
+        let (lane, lane_limit) = match has(options::LANED) {
+            true => (read_lane(fields)?, LIMIT.read(fields, "lane_limit")?),
+            false => Default::default(),
+        };
         let family = fields.family;
         let claim = match family {
             Family::Semaphore if has(options::INDEXED) => Claim::Indexed,
@@ -252,6 +263,8 @@ impl Form<KeptPlace> for PlaceForm {
             token: Secret.read(fields, "token")?,
             // No owner has a shorter form than an empty one.
             owner: (fields.optional_text("owner", 1, MAX_OWNER_LEN)?).map(Into::into),
+            lane,
+            lane_limit,
         })
     }
 
@@ -261,6 +274,10 @@ impl Form<KeptPlace> for PlaceForm {
         }
         if let Some(min_hold) = place.min_hold {
             writer.number(min_hold.0);
+        }
+        if !place.lane.is_nameless() {
+            writer.text(place.lane.as_bytes());
+            LIMIT.write(writer, &place.lane_limit);
         }
         match place.claim {
             Claim::Exclusive => writer.byte(0),
@@ -276,6 +293,14 @@ impl Form<KeptPlace> for PlaceForm {
         Secret.write(writer, &place.token);
         let owner = place.owner.as_deref();
         writer.optional_text(owner.filter(|owner| !owner.is_empty()));
+    }
+}
+
+/// Reads the name of a lane. Only semaphores have lanes.
+fn read_lane(fields: &mut Fields<'_>) -> Read<LaneName> {
+    match fields.family {
+        Family::Semaphore => Ok(fields.text("lane", 1, MAX_LANE_LEN)?.into()),
+        _ => Err(fields.error("lane")),
     }
 }
 
@@ -319,6 +344,7 @@ fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
         renewed: flag(RENEWED),
         token: Token::Uuid([0; 16]),
         owner: None,
+        lane: LaneName::default(),
     };
     if let Some(min_hold) = read_min_hold(flag(MIN_HOLD), fields)? {
         grant.rest = Rest::After(min_hold);
@@ -335,6 +361,9 @@ fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
     if flag(OWNED) {
         grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
     }
+    if flag(LANED) {
+        grant.lane = read_lane(fields)?;
+    }
     Ok(grant)
 }
 
@@ -349,7 +378,8 @@ fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
         Rest::After(_) => MIN_HOLD,
         Rest::Now => RESTS,
     };
-    writer.byte(GRANT | renewed | owned | shared | indexed | rest);
+    let laned = flag(LANED, !grant.lane.is_nameless());
+    writer.byte(GRANT | renewed | owned | shared | indexed | rest | laned);
     match (grant.index, grant.claim) {
         (Some(index), _) => writer.number(index),
         (None, Claim::Permits(permits)) => writer.number(permits),
@@ -367,6 +397,9 @@ fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     }
     if let Some(owner) = owner {
         writer.text(owner);
+    }
+    if laned != 0 {
+        writer.text(grant.lane.as_bytes());
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::change::{Displaced, End, FinishedRound, KeptPlace, Limits, Tally};
 use crate::hold::{Grant, Rest};
+use crate::short_bytes::LaneName;
 use crate::state::families::once::{Completion, Reason, Record};
 use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Rank, Token, UnixMs};
 
@@ -22,6 +23,7 @@ fn grant(claim: Claim, text: &[u8], owner: Option<&[u8]>) -> Change {
         granted: UnixMs(1_700_000_000_000),
         renewed: owner.is_some(),
         owner: owner.map(Into::into),
+        lane: LaneName::default(),
     })
 }
 
@@ -54,6 +56,8 @@ fn place(claim: Claim, text: &[u8], owner: Option<&[u8]>, max_attempts: Option<u
         keep_ms: 60_000,
         max_attempts,
         owner: owner.map(Into::into),
+        lane: LaneName::default(),
+        lane_limit: None,
         since: UnixMs(1_700_000_000_000),
     })
 }
@@ -77,6 +81,21 @@ fn delay(until: Option<u64>) -> Change {
 }
 
 const UUID: &[u8] = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59";
+
+/// Returns the GRANT or PLACE in this lane.
+fn laned(change: Change, lane: &[u8], limit: Option<u32>) -> Change {
+    match change {
+        Change::Grant(mut grant) => {
+            grant.lane = lane.into();
+            Change::Grant(grant)
+        }
+        Change::Place(mut place) => {
+            (place.lane, place.lane_limit) = (lane.into(), limit);
+            Change::Place(place)
+        }
+        change => change,
+    }
+}
 
 /// Returns every kind of change, each with a family that it fits.
 fn every_kind() -> Vec<(Family, Change)> {
@@ -144,6 +163,30 @@ fn every_kind() -> Vec<(Family, Change)> {
                 how: End::Disconnected,
                 at: UnixMs::MAX,
             },
+        ),
+        (
+            Family::Semaphore,
+            laned(grant(Claim::Indexed, UUID, None), b"l", None),
+        ),
+        (
+            Family::Semaphore,
+            laned(
+                grant(Claim::Permits(2), b"t", Some(b"o")),
+                &[b'l'; 128],
+                None,
+            ),
+        ),
+        (
+            Family::Semaphore,
+            laned(
+                place(Claim::Permits(2), b"t", Some(b"o"), None),
+                b"l",
+                Some(MAX_PERMITS),
+            ),
+        ),
+        (
+            Family::Semaphore,
+            laned(place(Claim::Indexed, UUID, None, None), b"l", None),
         ),
         (Family::Group, grant(Claim::Member, b"m", None)),
         (Family::Once, grant(Claim::Run, UUID, Some(b"host"))),
@@ -400,6 +443,22 @@ fn packed_bytes_never_change() {
         hex(without_check(&kept)),
         "05011401fb80f9c0c1c4820300b0ea01e0d403017400"
     );
+    let in_lane = [laned(grant(Claim::Permits(1), b"t", None), b"lane", None)];
+    let in_lane = packed(Family::Semaphore, false, &in_lane);
+    assert_eq!(
+        hex(without_check(&in_lane)),
+        "0501c001fb80f9c0c1c4820300b0ea01000174046c616e65"
+    );
+    let in_lane = [laned(
+        place(Claim::Permits(1), b"t", None, None),
+        b"lane",
+        Some(2),
+    )];
+    let in_lane = packed(Family::Semaphore, false, &in_lane);
+    assert_eq!(
+        hex(without_check(&in_lane)),
+        "05011404046c616e650301fb80f9c0c1c4820300b0ea01e0d403017400"
+    );
 }
 
 #[test]
@@ -463,7 +522,7 @@ fn unknown_version_family_and_kind_are_named() {
             Err(Unreadable::Family(family))
         );
     }
-    for kind in [0, 22, 0x7f, 0xc0, 0xff] {
+    for kind in [0, 22, 0x7f] {
         assert_eq!(
             unpacked(&sealed(&[VERSION, 0, kind])),
             Err(Unreadable::Kind(kind))
@@ -642,7 +701,7 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         (
             "PLACE of an unknown option",
             1,
-            vec![20, 4, 1, 1, 0, 1, 1, 1, b't', 0],
+            vec![20, 8, 1, 1, 0, 1, 1, 1, b't', 0],
         ),
         (
             "PLACE of min-hold 0",
@@ -656,6 +715,36 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         ),
         ("GRANT of 1 permit", 1, vec![0x80, 1, 1, 0, 1, 0, 1, b't']),
         ("PLACE of 1 permit", 1, vec![17, 1, 1, 0, 1, 1, 1, b't', 0]),
+        (
+            "GRANT in a lane of no bytes",
+            1,
+            vec![0xc0, 1, 1, 0, 1, 0, 1, b't', 0],
+        ),
+        (
+            "GRANT of a lock in a lane",
+            0,
+            vec![0xc0, 1, 0, 1, 0, 1, b't', 1, b'l'],
+        ),
+        (
+            "PLACE in a lane of 129 bytes",
+            1,
+            [
+                &[20, 4, 129, 1],
+                &[b'l'; 129][..],
+                &[0, 1, 1, 0, 1, 1, 1, b't', 0],
+            ]
+            .concat(),
+        ),
+        (
+            "PLACE with a lane limit of 1000001",
+            1,
+            vec![20, 4, 1, b'l', 0xc2, 0x84, 0x3d, 1, 1, 0, 1, 1, 1, b't', 0],
+        ),
+        (
+            "PLACE of a member in a lane",
+            2,
+            vec![20, 4, 1, b'l', 0, 1, 0, 1, 1, 1, b't', 0],
+        ),
     ];
     let cases = cases.iter().map(|case| (VERSION, case));
     let later = later.iter().map(|case| (3, case));
@@ -689,6 +778,12 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         (0, vec![0xa0, 1, 0, 1]),
         (0, vec![21, 1, 0, 1]),
         (0, vec![2, 1, 6, 1]),
+        (1, vec![0xc0, 1, 1, 0, 1, 0, 1, b't', 1, b'l']),
+        (
+            1,
+            vec![20, 4, 1, b'l', 0xc1, 0x84, 0x3d, 1, 1, 0, 1, 1, 1, b't', 0],
+        ),
+        (1, vec![20, 7, 1, 1, b'l', 0, 1, 0, 1, 1, 1, b't', 0]),
     ] {
         let read = unpacked(&sealed(&[&[5, family][..], &change].concat()));
         assert!(read.is_ok(), "{change:?}: {read:?}");
@@ -792,15 +887,17 @@ fn random_input_never_panics_and_accepted_input_repacks() {
 
 /// An older server can then follow everything but what it does not know.
 #[test]
-fn holds_and_places_with_an_index_share_no_string_with_others() {
+fn holds_and_places_with_options_share_no_string_with_others() {
     let changes = [
         grant(Claim::Permits(1), b"t", None),
         grant(Claim::Indexed, b"u", None),
         place(Claim::Indexed, b"v", None, None),
+        laned(grant(Claim::Permits(1), b"x", None), b"l", None),
+        laned(place(Claim::Permits(1), b"y", None, None), b"l", None),
         place(Claim::Permits(1), b"w", None, None),
     ];
     let slices = by_version(&changes).map(|slice| (slice[0].version(), slice.len()));
-    assert_eq!(slices.collect::<Vec<_>>(), [(2, 1), (5, 2), (3, 1)]);
+    assert_eq!(slices.collect::<Vec<_>>(), [(2, 1), (5, 4), (3, 1)]);
 }
 
 /// The same.

@@ -1,6 +1,7 @@
 //! A request for a hold, and how a test writes it down.
 
 use crate::model::Name;
+use dsync_engine::LaneName;
 use dsync_engine::types::{Claim, Token};
 
 /// How long a request waits.
@@ -29,6 +30,9 @@ pub struct Ask {
     pub conn: usize,
     pub ephemeral: bool,
     pub owner: Option<&'static str>,
+    /// The number of its lane; 0 is the nameless one.
+    pub lane: u8,
+    pub lane_limit: Option<u32>,
 }
 
 /// Returns a try by the token with this number, on the connection with the same number.
@@ -46,6 +50,16 @@ pub fn ask(name: Name, claim: Claim, token: u8) -> Ask {
         conn: usize::from(token),
         ephemeral: false,
         owner: None,
+        lane: 0,
+        lane_limit: None,
+    }
+}
+
+/// Returns the lane with this number.
+pub fn lane(number: u8) -> LaneName {
+    match number {
+        0 => LaneName::default(),
+        _ => format!("lane {number}").as_bytes().into(),
     }
 }
 
@@ -57,6 +71,16 @@ impl Ask {
 
     pub fn max_attempts(mut self, attempts: u32) -> Ask {
         self.max_attempts = Some(attempts);
+        self
+    }
+
+    pub fn lane(mut self, lane: u8) -> Ask {
+        self.lane = lane;
+        self
+    }
+
+    pub fn lane_limit(mut self, limit: u32) -> Ask {
+        self.lane_limit = Some(limit);
         self
     }
 

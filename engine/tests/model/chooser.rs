@@ -1,6 +1,6 @@
 //! The kinds of random histories, and what a step of each is made of: keys, tokens, limits and times.
 
-use crate::ask::{Ask, Block, token};
+use crate::ask::{Ask, Block, lane, token};
 use crate::model::Name;
 use crate::world::World;
 use dsync_engine::types::{Claim, MAX_PERMITS, Token};
@@ -50,6 +50,10 @@ pub struct HistoryKind {
     pub indexed: bool,
     /// Whether requests for locks and permits may be with MINHOLD.
     pub paced: bool,
+    /// Whether requests come with QUEUE.
+    pub keeps: bool,
+    /// In how many lanes requests for permits stand.
+    pub lanes: u64,
     pub tokens: u64,
     pub conns: u64,
     pub steps: usize,
@@ -64,7 +68,7 @@ fn short(settings: Settings) -> Settings {
     }
 }
 
-pub fn kinds() -> [HistoryKind; 8] {
+pub fn kinds() -> [HistoryKind; 10] {
     let usual = HistoryKind {
         label: "requests",
         settings: short(Settings::default()),
@@ -74,6 +78,8 @@ pub fn kinds() -> [HistoryKind; 8] {
         servers_change: false,
         indexed: false,
         paced: false,
+        keeps: true,
+        lanes: 1,
         tokens: 6,
         conns: 9,
         steps: 500,
@@ -142,6 +148,31 @@ pub fn kinds() -> [HistoryKind; 8] {
             keys_move: true,
             servers_change: true,
             paced: true,
+            ..usual
+        },
+        // What was said of indexed permits holds for the turns of lanes.
+        HistoryKind {
+            label: "lanes",
+            keys: 2,
+            servers_change: true,
+            lanes: 4,
+            tokens: 9,
+            conns: 12,
+            ..usual
+        },
+        // A place keeps the turn of its lane, and the contract does not say in which order vacant and kept places run out
+        // that are due at the same tick. So there are no kept ones here.
+        HistoryKind {
+            label: "full lanes",
+            settings: Settings {
+                max_waiters_per_key: 7,
+                ..usual.settings
+            },
+            keys: 2,
+            keeps: false,
+            lanes: 3,
+            tokens: 12,
+            conns: 14,
             ..usual
         },
     ]
@@ -253,7 +284,7 @@ impl Chooser {
             _ => &[None],
         };
         // With QUEUE a request has a token, and is neither with BLOCK nor EPHEMERAL.
-        let keep_ms = match self.random.one_in(3) {
+        let keep_ms = match self.kind.keeps && self.random.one_in(3) {
             true => Some(self.random.pick(&[1, 4, 9, 30])),
             false => None,
         };
@@ -263,9 +294,20 @@ impl Chooser {
             true => Some(self.random.pick(&[1, 3, 8, 20, 200])),
             false => None,
         };
+        let claim = self.claim(family);
+        let lane = match family {
+            Family::Semaphore if self.kind.lanes > 1 => self.random.below(self.kind.lanes) as u8,
+            _ => 0,
+        };
+        let lane_limit = match lane > 0 && self.random.one_in(3) {
+            true => Some(claim.permits().min(2) + self.random.below(3) as u32),
+            false => None,
+        };
         Ask {
             name,
-            claim: self.claim(family),
+            claim,
+            lane,
+            lane_limit,
             limit: self.random.pick(limits),
             max_attempts: self.random.pick(max_attempts),
             lease_ms: self.random.pick(&[1, 2, 3, 5, 8, 13, 200]),
@@ -300,6 +342,12 @@ impl Chooser {
             ask.claim = seat.claim.expect("a WAIT has no place");
             let may_rest = matches!(ask.claim.family(), Family::Lock | Family::Semaphore);
             ask.min_hold_ms = ask.min_hold_ms.filter(|_| may_rest);
+            let same_lane = (0..self.kind.lanes as u8).find(|n| seat.lane == lane(*n));
+            ask.lane = same_lane.unwrap_or(0);
+            if self.kind.lanes > 1 && self.random.one_in(8) {
+                ask.lane = 0;
+            }
+            ask.lane_limit = ask.lane_limit.filter(|_| ask.lane > 0);
             ask.limit = ask
                 .limit
                 .filter(|_| matches!(ask.claim.family(), Family::Semaphore | Family::Group));

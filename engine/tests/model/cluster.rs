@@ -5,6 +5,7 @@ use crate::fixture::word;
 use crate::long_queues::{KEY, OneKey};
 use crate::model::TICK_US;
 use crate::server::key_bytes;
+use dsync_engine::LaneName;
 use dsync_engine::Task;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::{Change, End};
@@ -67,6 +68,8 @@ impl OneKey {
             client: ClientId(client),
             ephemeral: true,
             owner: None,
+            lane: LaneName::default(),
+            lane_limit: None,
             may_grow: true,
         };
         let now = self.now;

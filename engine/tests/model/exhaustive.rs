@@ -419,3 +419,31 @@ fn pauses_in_every_short_history() {
         all_sequences(forgets, &[], &alphabet, 4);
     }
 }
+
+/// Lanes: shares, those who stand aside, a try, vacant and kept places, and limits that change.
+#[test]
+fn lanes_in_every_short_history() {
+    let permits =
+        |token: u8, n: u32, lane: u8| ask(KEY, Claim::Permits(n), token).lease(3).lane(lane);
+    let before = [
+        Step::Acquire(permits(0, 1, 1).limit(2)),
+        Step::Acquire(permits(1, 1, 1).limit(2)),
+        Step::Acquire(permits(2, 1, 1).block()),
+    ];
+    let alphabet = [
+        Step::Acquire(permits(3, 1, 2).block()),
+        Step::Acquire(permits(4, 2, 3).lane_limit(2).keep(5)),
+        Step::Acquire(permits(4, 2, 3).lane_limit(3).block_ms(2)),
+        Step::Acquire(permits(5, 1, 0).block()),
+        Step::Acquire(permits(6, 1, 2)),
+        Step::Release(KEY, Family::Semaphore, 0),
+        Step::Release(KEY, Family::Semaphore, 3),
+        Step::Pin(KEY, Some(3)),
+        Step::Disconnect(2),
+        Step::Delete(KEY),
+        Step::Failover { ms: 1 },
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    all_sequences(settings(), &before, &alphabet, 4);
+}

@@ -4,6 +4,7 @@
 use crate::long_queues::{KEY, OneKey};
 use crate::server::key_bytes;
 use crate::world::START_US;
+use dsync_engine::LaneName;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::calls::unfit::Unfit;
@@ -27,6 +28,7 @@ fn grant(fence: u64, token: &str, claim: Claim) -> Change {
         granted: UnixMs(START_US / 1_000),
         renewed: false,
         owner: None,
+        lane: LaneName::default(),
     })
 }
 
@@ -69,6 +71,8 @@ impl OneKey {
             client: ClientId(client),
             ephemeral: false,
             owner: None,
+            lane: LaneName::default(),
+            lane_limit: None,
             may_grow: true,
         };
         let now = self.now;

@@ -3,6 +3,7 @@
 use crate::fixture::MS;
 use crate::kept::client_token;
 use crate::long_queues::{KEY, OneKey};
+use dsync_engine::LaneName;
 use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, MonoUs};
 use dsync_engine::{Family, Request, Visit};
 
@@ -31,6 +32,8 @@ fn request(client: u64, permits: u32) -> Request {
         client: ClientId(client),
         ephemeral: false,
         owner: None,
+        lane: LaneName::default(),
+        lane_limit: None,
         may_grow: true,
     }
 }

@@ -194,3 +194,13 @@ fn indexed_permits() {
 fn places_that_rest() {
     histories_of("places that rest");
 }
+
+#[test]
+fn lanes() {
+    histories_of("lanes");
+}
+
+#[test]
+fn full_lanes() {
+    histories_of("full lanes");
+}

@@ -6,6 +6,7 @@ use crate::model::TICK_US;
 use crate::server::Done;
 use crate::steps::{Step, ask};
 use crate::world::World;
+use dsync_engine::LaneName;
 use dsync_engine::answer::{Answer, FullQueue, Refusal};
 use dsync_engine::change::{Change, End, KeptPlace};
 use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, MonoUs, Rank, Token};
@@ -483,6 +484,8 @@ impl OneKey {
             client: ClientId(7),
             ephemeral: false,
             owner: owner.map(|owner| owner.as_bytes().into()),
+            lane: LaneName::default(),
+            lane_limit: None,
             may_grow: true,
         };
         let now = self.now;
@@ -572,6 +575,8 @@ fn asking_again_replicates_only_what_is_new() {
         client: ClientId(7),
         ephemeral: false,
         owner: None,
+        lane: LaneName::default(),
+        lane_limit: None,
         may_grow: true,
     };
     let holder = Request {
@@ -618,6 +623,8 @@ fn asking_again_replicates_only_what_is_new() {
             max_attempts: request.max_attempts,
             owner: request.owner,
             since: began,
+            lane: request.lane,
+            lane_limit: request.lane_limit,
         };
         assert_eq!(*place, as_asked);
         let new = (known != [as_asked.clone()]).then_some(Change::Place(as_asked));

@@ -5,6 +5,7 @@ use crate::fixture::KEY;
 use crate::kept::{KEEP_MS, client_token};
 use crate::long_queues::OneKey;
 use crate::server::{Server, key_bytes};
+use dsync_engine::LaneName;
 use dsync_engine::answer::{Answer, Refusal};
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::{Change, KeptPlace};
@@ -151,6 +152,8 @@ fn kept(number: u64, token: &str) -> KeptPlace {
         max_attempts: None,
         owner: None,
         since: UnixMs(1),
+        lane: LaneName::default(),
+        lane_limit: None,
     }
 }
 
@@ -184,6 +187,7 @@ fn change_of_places_that_does_not_fit_changes_nothing() {
             granted: UnixMs(1),
             renewed: false,
             owner: None,
+            lane: LaneName::default(),
         })
     };
     let cases = [

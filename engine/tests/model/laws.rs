@@ -16,7 +16,7 @@ use dsync_engine::answer::{Answer, Refusal};
 use dsync_engine::change::{Change, End, KeptPlace};
 use dsync_engine::effect::Wake;
 use dsync_engine::types::{Claim, Fence, MonoUs, Now, Rank, Token, WaiterId};
-use dsync_engine::{Beginning, Family, Settings};
+use dsync_engine::{Beginning, Family, LaneName, Request, Settings};
 use indexes::IndexLaws;
 use rests::RestLaws;
 use work::WorkLaws;
@@ -38,6 +38,7 @@ struct QueuedPlace {
     name: Name,
     rank: u64,
     family: Family,
+    lane: LaneName,
     token: Token,
     returns: bool,
     waiter: Option<WaiterId>,
@@ -209,6 +210,7 @@ impl Laws {
             name,
             rank: self.ranks,
             family,
+            lane: kept.lane.clone(),
             token: kept.token.clone(),
             returns: true,
             waiter: None,
@@ -239,7 +241,7 @@ impl Laws {
         };
         let place = &self.places[at];
         if place.waiter.is_some() || place.kept.is_some() {
-            self.check_order(name, place.rank);
+            self.check_order(name, &place.lane, place.rank);
             self.granted_in_order.insert(fence);
         }
         if self.places[at].waiter.is_none() && self.places[at].kept.is_some() {
@@ -258,14 +260,9 @@ impl Laws {
     }
 
     /// A request queued, or took over the place that its token has.
-    pub fn queued(
-        &mut self,
-        name: Name,
-        family: Family,
-        waiter: WaiterId,
-        token: &Token,
-        returns: bool,
-    ) {
+    pub fn queued(&mut self, name: Name, waiter: WaiterId, request: &Request) {
+        let (family, lane) = (request.claim.family(), request.lane.clone());
+        let (token, returns) = (&request.token, request.may_return);
         let mine =
             |place: &&mut QueuedPlace| place.name == name && place.returns && place.token == *token;
         if let Some(place) = self.places.iter_mut().find(mine).filter(|_| returns) {
@@ -282,6 +279,7 @@ impl Laws {
             name,
             rank: self.ranks,
             family,
+            lane,
             token: token.clone(),
             returns,
             waiter: Some(waiter),
@@ -387,7 +385,7 @@ impl Laws {
         self.check_answer(name, answer);
         if let Some((_, fence)) = granted(answer) {
             if !self.granted_in_order.contains(&fence) {
-                self.check_order(name, place.rank);
+                self.check_order(name, &place.lane, place.rank);
             }
             (place.waiter, place.is_told) = (None, false);
             self.granted.insert(fence, place);
@@ -406,11 +404,12 @@ impl Laws {
     pub fn granted_at_once(
         &mut self,
         name: Name,
-        token: &Token,
+        request: &Request,
         was_new: bool,
         answer: &Answer,
         now: Now,
     ) {
+        let token = &request.token;
         self.check_answer(name, answer);
         let marked = self.withdrawn.get(&(name, token.clone()));
         let marked = marked.filter(|(_, until)| was_new && now.mono < *until);
@@ -426,14 +425,16 @@ impl Laws {
         let fence = granted(answer).map(|(_, fence)| fence);
         let is_checked = fence.is_some_and(|fence| self.granted_in_order.contains(&fence));
         if was_new && !is_checked {
-            self.check_order(name, rank);
+            self.check_order(name, &request.lane, rank);
         }
     }
 
-    fn check_order(&self, name: Name, rank: u64) {
+    /// Nobody passes an earlier request of its lane.
+    fn check_order(&self, name: Name, lane: &LaneName, rank: u64) {
         let before = |place: &&QueuedPlace| {
             let waits = place.waiter.is_some() || place.kept.is_some();
-            place.name == name && place.rank < rank && waits && !place.is_told
+            let is_before = place.rank < rank && place.lane == *lane;
+            place.name == name && is_before && waits && !place.is_told
         };
         let passed = self.places.iter().find(before).filter(|_| self.judge_order);
         assert!(

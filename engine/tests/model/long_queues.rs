@@ -4,6 +4,7 @@ use crate::fixture::word;
 use crate::model::{Name, TICK_US};
 use crate::server::Server;
 use crate::world::World;
+use dsync_engine::LaneName;
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Wake;
 use dsync_engine::types::{Claim, ClientId, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
@@ -65,6 +66,8 @@ impl OneKey {
             client: ClientId(client),
             ephemeral: false,
             owner: None,
+            lane: LaneName::default(),
+            lane_limit: None,
             may_grow: true,
         };
         let now = self.now;

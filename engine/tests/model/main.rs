@@ -44,6 +44,7 @@ mod indexes;
 mod kept;
 mod kept_elsewhere;
 mod keyspace;
+mod lanes;
 mod laws;
 mod limits;
 mod long_queues;

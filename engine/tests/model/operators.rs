@@ -3,6 +3,7 @@
 use crate::model::Name;
 use crate::server::{Server, Stored, key_bytes};
 use crate::world::World;
+use dsync_engine::LaneName;
 use dsync_engine::held::HeldCursor;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Now, Token};
 use dsync_engine::unasked::Removal;
@@ -34,6 +35,8 @@ fn hold(server: &mut Server, name: Name, claim: Claim, number: u32, now: Now) ->
         client: ClientId(7),
         ephemeral: false,
         owner: Some(format!("web-{}", number % 2).as_bytes().into()),
+        lane: LaneName::default(),
+        lane_limit: None,
         may_grow: true,
     };
     let acquire = |visit: &mut Visit<'_>| visit.acquire(request);

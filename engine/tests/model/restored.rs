@@ -6,6 +6,7 @@ use crate::long_queues::{KEY, OneKey};
 use crate::model::Name;
 use crate::server::{Stored, key_bytes};
 use crate::world::START_US;
+use dsync_engine::LaneName;
 use dsync_engine::answer::FullQueue;
 use dsync_engine::calls::unfit::Unfit;
 use dsync_engine::change::{Change, Displaced, FinishedRound, KeptPlace, Tally};
@@ -59,6 +60,7 @@ fn grant() -> Grant {
         granted: UnixMs(NOW),
         renewed: false,
         owner: None,
+        lane: LaneName::default(),
     }
 }
 
@@ -72,6 +74,8 @@ fn place(number: u64) -> KeptPlace {
         keep_ms: KEEP_MS,
         max_attempts: None,
         owner: None,
+        lane: LaneName::default(),
+        lane_limit: None,
         since: UnixMs(NOW),
     }
 }

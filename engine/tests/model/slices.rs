@@ -8,6 +8,7 @@ use crate::fixture::word;
 use crate::model::{Name, TICK_US};
 use crate::server::{Server, Stored, key_bytes};
 use crate::world::World;
+use dsync_engine::LaneName;
 use dsync_engine::Task;
 use dsync_engine::answer::Answer;
 use dsync_engine::saved::Loaded;
@@ -60,6 +61,8 @@ impl LargeServer {
             client: ClientId(client),
             ephemeral: false,
             owner: None,
+            lane: LaneName::default(),
+            lane_limit: None,
             may_grow: true,
         };
         change(&mut request);

@@ -171,7 +171,7 @@ impl Chooser {
             74..=81 => Step::Pass { us: self.time() },
             82 => Step::Stall { us: self.time() },
             83..=90 => Step::Tick,
-            91 | 98 if !self.kind.indexed => {
+            91 | 98 if !self.kind.indexed && self.kind.lanes == 1 => {
                 Step::Pause(name, family, self.random.pick(&[0, 0, 1, 2, 3, 8, 20]))
             }
             92 => Step::MayWrite(false),

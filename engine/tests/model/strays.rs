@@ -3,6 +3,7 @@
 use crate::model::Name;
 use crate::server::{Server, Stored, key_bytes};
 use crate::world::World;
+use dsync_engine::LaneName;
 use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, Now, Token};
 use dsync_engine::{Family, Request, Settings, StateId};
 
@@ -29,6 +30,8 @@ fn renamed() -> (Server, Now, StateId) {
         client: ClientId(7),
         ephemeral: true,
         owner: None,
+        lane: LaneName::default(),
+        lane_limit: None,
         may_grow: true,
     };
     server.call(OLD, Family::Lock, now, |visit| visit.acquire(request));

@@ -1,7 +1,8 @@
 //! What the rule of lanes must not lose again: a story for each.
 
 use super::tests::{Semaphore, lane, one};
-use super::{Ask, Lanes, Turn};
+use super::{Ask, Lanes};
+use crate::types::Turn;
 
 /// Without this, one lane that asked for 8 of 10 beside a flood was never granted while six permits stood idle.
 #[test]
@@ -129,7 +130,7 @@ fn server_that_takes_over_serves_lanes_in_the_order_of_their_first_places() {
     assert!(semaphore.serve_one().is_none());
     // Lane 2 was granted first, so it would be the next among equals.
     let turns_from = Turn(semaphore.number());
-    semaphore.lanes.begin_anew(turns_from);
+    semaphore.lanes.belong_to((None, turns_from));
     semaphore.limit = 6;
     let mut served = Vec::new();
     while let Some((_, lane, _)) = semaphore.serve_one() {
@@ -171,12 +172,13 @@ fn lane_counts_its_places_in_line() {
     let lanes = &mut semaphore.lanes;
     assert_eq!(lanes.places(&own), (3, 2));
     let positions = |lanes: &Lanes| ranks.map(|rank| lanes.position(&own, rank, 2));
-    assert_eq!(positions(lanes), [1, 2, 2]);
+    assert_eq!(positions(lanes), [1, 2, 2].map(Some));
     lanes.unkeep(&own, ranks[2]);
     assert_eq!(lanes.places(&own), (3, 1));
     lanes.leave(&own, ranks[1]);
     lanes.leave(&own, ranks[0]);
-    assert_eq!((lanes.places(&own), positions(lanes)), ((1, 0), [0, 0, 1]));
+    assert_eq!(lanes.places(&own), (1, 0));
+    assert_eq!(positions(lanes), [None, None, Some(1)]);
     assert!(lanes.has_line(&own));
     lanes.leave(&own, ranks[2]);
     assert!(!lanes.has_line(&own) && lanes.has_line(&other));

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ask, InUse, Lanes, Turn};
+use super::{Ask, Lanes};
 use crate::short_bytes::LaneName;
 use crate::store::tests::XorShift;
-use crate::types::{Fence, Rank};
+use crate::types::{Fence, InUse, Rank, Turn};
 
 pub fn lane(number: u64) -> LaneName {
     match number {
@@ -85,7 +85,7 @@ impl Semaphore {
         if in_use.permits == 0 {
             self.in_use.remove(lane);
         }
-        self.lanes.note(lane, in_use);
+        self.lanes.note(lane.as_bytes(), in_use);
     }
 
     pub fn end(&mut self, lane: &LaneName, permits: u32) {

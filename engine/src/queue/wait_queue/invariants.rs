@@ -24,6 +24,11 @@ impl WaitQueue {
         assert_eq!(self.index, again.index);
         assert!(self.line.keys().eq(again.line.keys()), "in line");
         assert!(self.vacant.keys().eq(again.vacant.keys()), "vacant");
+        let (ours, theirs) = (self.lanes.as_ref(), again.lanes.as_ref());
+        if let Some((ours, theirs)) = ours.zip(theirs) {
+            ours.check_places(theirs);
+        }
+        assert!(ours.is_some() || theirs.is_none(), "lanes");
         for place in self.places() {
             let is_right = match &place.presence {
                 Presence::Parked(_) => true,

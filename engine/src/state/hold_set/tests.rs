@@ -1,6 +1,7 @@
 //! The set of holds beside a plain list of them.
 
 use super::*;
+use crate::short_bytes::LaneName;
 use crate::types::{Claim, LeaseMs, UnixMs};
 
 /// Returns a hold of so many permits, or one with an index for none.
@@ -20,6 +21,7 @@ fn hold(n: u64, permits: u32) -> Hold {
         granted: UnixMs(4_000),
         renewed: false,
         owner: n.is_multiple_of(2).then(|| b"somebody".as_slice().into()),
+        lane: LaneName::default(),
     });
     hold.due = LeaseUs(1_000 * (10 - n));
     hold
@@ -225,5 +227,47 @@ fn hold_set_finds_all_holds_under_their_new_due() {
         set.check_invariants();
         let earliest = (size > 0).then_some((LeaseUs(1), Fence(1)));
         assert_eq!(set.earliest(LeaseUs(0)), earliest, "{size} holds");
+    }
+}
+
+#[test]
+fn hold_set_of_every_small_size_counts_what_each_lane_has_in_use() {
+    let names = [b"".as_slice(), b"a", b"b"];
+    for size in 0..5_u64 {
+        for number in 0..3_u64.pow(size as u32) {
+            for removed in 0..=size {
+                let lane_of = |n: u64| names[(number / 3_u64.pow(n as u32 - 1) % 3) as usize];
+                let laned = |n: u64| {
+                    Hold::new(&Grant {
+                        lane: lane_of(n).into(),
+                        ..hold(n, n as u32).to_grant()
+                    })
+                };
+                let case = format!("{size} holds, {number}, {removed} removed");
+                let mut set = HoldSet::default();
+                (1..=size).for_each(|n| set.insert(laned(n)));
+                if size > 1 {
+                    let built = HoldSet::of_sorted((1..=size).map(laned).collect());
+                    let built = built.expect("no token twice");
+                    names.iter().for_each(|lane| {
+                        assert_eq!(built.in_use(lane), set.in_use(lane), "{case}");
+                    });
+                }
+                names.iter().for_each(|lane| set.set_turn(lane, Turn(7)));
+                set.remove(Fence(removed));
+                set.check_invariants();
+                let left: Vec<u64> = (1..=size).filter(|n| *n != removed).collect();
+                let is_laned = left.iter().any(|n| !lane_of(*n).is_empty());
+                assert_eq!(set.lanes().is_some(), is_laned, "{case}");
+                for lane in names {
+                    let of_lane = left.iter().filter(|n| lane_of(**n) == lane);
+                    let permits = of_lane.sum();
+                    let in_use = set.in_use(lane);
+                    assert_eq!(in_use.permits, permits, "{case}: {lane:?}");
+                    let has_turn = is_laned && permits > 0;
+                    assert!(!has_turn || in_use.turn == Turn(7), "{case}: {lane:?}");
+                }
+            }
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! The value of one key: its holds and its scalars.
 
+use super::lanes::Turns;
 use super::once::Work;
 use super::queue::ModelKeep;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::{Change, Displaced, End, FinishedRound, Limits, Tally};
 use dsync_engine::families::once::Record;
 use dsync_engine::types::{Claim, Token, UnixMs};
-use dsync_engine::{Family, Request};
+use dsync_engine::{Family, LaneName, Request};
 
 #[derive(Clone)]
 pub struct ModelHold {
@@ -25,6 +26,7 @@ pub struct ModelHold {
     pub granted_ms: u64,
     pub renewed: bool,
     pub owner: Option<Box<[u8]>>,
+    pub lane: LaneName,
     pub client: u64,
     pub ephemeral: bool,
     /// How the hold ends at the next tick, once its connection is known to be closed.
@@ -44,12 +46,15 @@ pub struct FormerSeat {
     pub(super) since_us: u64,
     pub(super) keep: Option<ModelKeep>,
     pub(super) max_attempts: Option<u32>,
+    pub(super) lane_limit: Option<u32>,
 }
 
 #[derive(Clone)]
 pub struct ModelContent {
     pub family: Family,
     pub holds: Vec<ModelHold>,
+    /// The turns of the lanes that have holds.
+    pub(super) turns: Turns,
     /// The limit that a request last gave.
     pub asked: Option<u32>,
     pub pinned: Option<u32>,
@@ -93,6 +98,7 @@ impl ModelContent {
         ModelContent {
             family,
             holds: Vec::new(),
+            turns: Turns::default(),
             asked: None,
             pinned: None,
             limit_changes: 0,

@@ -143,12 +143,15 @@ impl Model {
             if !knows_clients {
                 queue.left = false;
             }
+            queue.turns.forget();
+            queue.chosen = None;
         }
         self.queues.retain(|queue| !queue.seats.is_empty());
         for (_, value) in &mut self.values {
             let Value::State(content) = value else {
                 continue;
             };
+            content.turns.forget();
             content.waited_ms = if knows_clients { content.waited_ms } else { 0 };
             for hold in &mut content.holds {
                 let left_ms = |until_ms: u64, most_ms: u32| {

@@ -5,7 +5,7 @@ use super::{Model, Name, Outcome, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::{MonoUs, Now, Token};
-use dsync_engine::{Family, Refusal};
+use dsync_engine::{Family, LaneName, Refusal};
 
 impl Model {
     pub fn done(&mut self, name: Name, tokens: &[Token], now: Now) -> Option<u64> {
@@ -65,6 +65,7 @@ impl Model {
         self.queue(name).seats.push(ModelSeat {
             rank,
             claim: None,
+            lane: LaneName::default(),
             token: None,
             since_us: now.mono.0,
             is_moved: false,

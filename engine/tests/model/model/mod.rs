@@ -9,13 +9,14 @@
 //!
 //! - `content`, `queue`: what a key has, and the requests that wait for its name;
 //! - `requests`, `group`, `once`: what clients ask for;
-//! - `serve`: the rules by which requests are answered;
+//! - `serve`: the rules by which requests are answered; `lanes`: which of them is next in a semaphore;
 //! - `due`, `events`: what comes due without a request, and what happens to connections, keys and servers.
 
 mod content;
 mod due;
 mod events;
 mod group;
+mod lanes;
 mod once;
 mod queue;
 mod requests;

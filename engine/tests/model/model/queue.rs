@@ -1,11 +1,12 @@
 //! The requests that wait for a name, and the places that are kept for tokens whose connection closed.
 
 use super::content::{FormerSeat, ModelHold};
+use super::lanes::Turns;
 use super::{Model, ModelWake, Name};
 use crate::server::granted;
 use dsync_engine::answer::Answer;
 use dsync_engine::types::{Claim, ClientId, LeaseMs, MonoUs, Now, Token};
-use dsync_engine::{Family, FullQueue, Refusal, Request};
+use dsync_engine::{Family, FullQueue, LaneName, Refusal, Request};
 
 /// What stands at a place.
 #[derive(Clone)]
@@ -52,6 +53,7 @@ pub struct ModelSeat {
     /// Stays the same when a retry takes over the place.
     pub rank: u64,
     pub claim: Option<Claim>,
+    pub lane: LaneName,
     pub token: Option<Token>,
     pub since_us: u64,
     /// Another server has computed `since_us` from the wall clock.
@@ -121,6 +123,10 @@ pub struct ModelQueue {
     pub name: Name,
     /// By rank.
     pub seats: Vec<ModelSeat>,
+    /// The turns of the lanes that have places.
+    pub(super) turns: Turns,
+    /// The rank of the request that was chosen.
+    pub(super) chosen: Option<u64>,
     /// For each family, the limit for its waiters if the key is removed: the last one that a request gave or, without
     /// any, the one that an operator pinned.
     pub(super) kept_limits: Vec<(Family, u32)>,
@@ -141,6 +147,8 @@ impl Model {
             self.queues.push(ModelQueue {
                 name,
                 seats: Vec::new(),
+                turns: Turns::default(),
+                chosen: None,
                 kept_limits: Vec::new(),
                 left: false,
             });
@@ -196,7 +204,13 @@ impl Model {
     }
 
     /// Checks that there is room for one more kept place.
-    pub(super) fn check_room_for_kept(&self, name: Name) -> Result<(), FullQueue> {
+    pub(super) fn check_room_for_kept(
+        &self,
+        name: Name,
+        claim: Claim,
+        lane: &LaneName,
+    ) -> Result<(), FullQueue> {
+        self.check_room_in_lane(name, claim, lane, true)?;
         let per_key = self.settings.max_waiters_per_key / 2;
         let server = self.settings.max_waiters / 2;
         let names = self.queues.iter().map(|queue| queue.name);
@@ -312,6 +326,7 @@ impl Model {
                 since_us: seat.since_us,
                 keep: seat.keep,
                 max_attempts: seat.request().and_then(|request| request.max_attempts),
+                lane_limit: seat.request().and_then(|request| request.lane_limit),
             });
         if let Some(content) = self.content_mut(name)
             && let Some(hold) = content.holds.iter_mut().find(|hold| hold.token == *token)
@@ -334,7 +349,9 @@ impl Model {
             ..keep
         });
         let sitter = match (keep, hold.vacant_until_us) {
-            (Some(_), _) if self.check_room_for_kept(name).is_err() => return,
+            (Some(_), _) if (self.check_room_for_kept(name, hold.claim, &hold.lane)).is_err() => {
+                return;
+            }
             (Some(_), _) => Sitter::Kept {
                 request: Request {
                     claim: hold.claim,
@@ -349,6 +366,8 @@ impl Model {
                     client: ClientId::NONE,
                     ephemeral: false,
                     owner: hold.owner,
+                    lane: hold.lane.clone(),
+                    lane_limit: former.lane_limit,
                     may_grow: true,
                 },
             },
@@ -358,14 +377,17 @@ impl Model {
             },
             (None, None) => return,
         };
-        if self.make_room(name).is_err() {
+        let room = self.check_room_in_lane(name, hold.claim, &hold.lane, false);
+        if room.is_err() || self.make_room(name).is_err() {
             return;
         }
+        self.come(name, &hold.lane);
         let seats = &mut self.queue(name).seats;
         let at = seats.iter().filter(|seat| seat.rank < former.rank).count();
         let seat = ModelSeat {
             rank: former.rank,
             claim: Some(hold.claim),
+            lane: hold.lane,
             token,
             since_us: former.since_us,
             is_moved: false,

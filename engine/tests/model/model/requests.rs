@@ -39,16 +39,14 @@ impl Model {
 
     /// A request with QUEUE was not granted in its call: its place is kept from now on.
     fn keep_waiting(&mut self, name: Name, ticket: u64, now: Now) -> Answer {
-        let ranks = self.waiting(name);
         let seats = &mut self.queue(name).seats;
         let seat = seats.iter_mut().find(|seat| seat.ticket() == Some(ticket));
         let seat = seat.expect("it was not answered");
-        let ms = seat.keep.expect("it is kept").ms;
+        let (ms, rank) = (seat.keep.expect("it is kept").ms, seat.rank);
         seat.detach(now.lease.0 + u64::from(ms) * 1_000);
-        let before = ranks.iter().filter(|(rank, _)| *rank <= seat.rank).count();
         Answer::Waiting {
-            position: before.min(100) as u32,
-            rank: Rank(Fence(seat.rank)),
+            position: self.position(name, rank),
+            rank: Rank(Fence(rank)),
         }
     }
 
@@ -65,7 +63,7 @@ impl Model {
     /// If the token holds the key already: returns the same hold, with a new lease from now.
     pub(super) fn same_hold(&mut self, name: Name, request: &Request, now: Now) -> Option<Answer> {
         let hold = self.hold_of(name, &request.token)?;
-        if hold.claim != request.claim {
+        if (hold.claim, &hold.lane) != (request.claim, &request.lane) {
             return Some(Answer::Refused(Refusal::Mismatch));
         }
         let fence = hold.fence;
@@ -99,6 +97,10 @@ impl Model {
     pub(super) fn new_request(&mut self, name: Name, mut request: Request, now: Now) -> Outcome {
         let queues = request.wait.is_some() || request.keep_ms.is_some();
         let family = request.claim.family();
+        let permits = request.claim.permits();
+        if let Some(limit) = request.lane_limit.filter(|limit| permits > *limit) {
+            return Outcome::Now(Answer::Refused(Refusal::TooMany { permits, limit }));
+        }
         // A vacant place of another family is over as soon as its token asks in this one.
         self.queue(name).seats.retain(|seat| {
             let is_others = seat.claim.is_some_and(|claim| claim.family() != family);
@@ -110,7 +112,7 @@ impl Model {
             return Outcome::Now(verdict.clone());
         }
         if let Some(seat) = self.seats(name).iter().find(same_token) {
-            if seat.claim != Some(request.claim) {
+            if (seat.claim, &seat.lane) != (Some(request.claim), &request.lane) {
                 return Outcome::Now(Answer::Refused(Refusal::Mismatch));
             }
             if !queues && !seat.is_vacant() {
@@ -118,7 +120,7 @@ impl Model {
             }
             if request.keep_ms.is_some()
                 && seat.keep.is_none()
-                && let Err(full) = self.check_room_for_kept(name)
+                && let Err(full) = self.check_room_for_kept(name, request.claim, &request.lane)
             {
                 return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
             }
@@ -177,7 +179,9 @@ impl Model {
         let fits = self
             .content(name)
             .is_none_or(|content| content.fits(request.claim, limit));
-        let is_granted = fits && self.waiting(name).is_empty();
+        let is_first = self.waiting(name).is_empty()
+            || family == Family::Semaphore && self.passes_line(name, &request, limit);
+        let is_granted = fits && is_first && self.fits_lane(name, &request);
         if !is_granted && !queues {
             return Outcome::Now(Answer::NotGranted);
         }
@@ -194,9 +198,12 @@ impl Model {
             until_us: 0,
             since_ms: Some(ms(now)),
         });
-        if keep.is_some()
-            && let Err(full) = self.check_room_for_kept(name)
-        {
+        let (claim, lane) = (request.claim, request.lane.clone());
+        let mut room = self.check_room_in_lane(name, claim, &lane, false);
+        if keep.is_some() && room.is_ok() {
+            room = self.check_room_for_kept(name, claim, &lane);
+        }
+        if let Err(full) = room {
             return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
         }
         if let Err(full) = self.make_room(name) {
@@ -206,11 +213,15 @@ impl Model {
         if let Some(limit) = request.limit.take() {
             self.put_in_force(name, request.claim.family(), limit, now);
         }
+        if family == Family::Semaphore {
+            self.come(name, &lane);
+        }
         let (ticket, rank) = (self.number(), self.draw());
         let token = request.may_return.then(|| request.token.clone());
         self.queue(name).seats.push(ModelSeat {
             rank,
             claim: Some(request.claim),
+            lane,
             token,
             since_us: now.mono.0,
             is_moved: false,

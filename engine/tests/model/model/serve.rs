@@ -66,6 +66,7 @@ impl Model {
         let Some(hold) = content.end(fence, how, now.lease.0) else {
             return;
         };
+        let (is_semaphore, lane) = (content.family == Family::Semaphore, hold.lane.clone());
         match (content.family, how) {
             (Family::Group, End::Done) => content.done += 1,
             (Family::Group, End::Lapsed | End::Revoked | End::Disconnected) => content.lapsed += 1,
@@ -80,6 +81,9 @@ impl Model {
         content.touched_ms = content.touched_ms.max(ms(now));
         if !matches!(how, End::Released | End::Done | End::Rested) {
             self.ends.push(ModelEnd { name, hold, how });
+        }
+        if is_semaphore {
+            self.move_turn(name, &lane);
         }
     }
 
@@ -214,6 +218,7 @@ impl Model {
             granted_ms: ms(now),
             renewed: false,
             owner: request.owner.clone(),
+            lane: request.lane.clone(),
             client: request.client.0,
             ephemeral: request.ephemeral,
             ending: None,
@@ -221,6 +226,9 @@ impl Model {
             former_place: None,
             vacant_until_us: None,
         });
+        if family == Family::Semaphore {
+            self.move_turn(name, &request.lane);
+        }
         self.granted(name, &request.token, fence)
     }
 
@@ -230,6 +238,7 @@ impl Model {
             return;
         }
         self.remember_limit(name);
+        self.forget_lanes(name);
         loop {
             if self.is_foreign(name) {
                 return self.tell_all_wrong_type(name, now);
@@ -282,6 +291,16 @@ impl Model {
                 self.tell(name, *rank, Answer::WrongType, now);
                 continue;
             }
+            let chosen = match head.claim.family() {
+                Family::Semaphore if limit.is_some() && self.names_lanes(name) => {
+                    match self.choose(name) {
+                        Some(chosen) => chosen,
+                        None => return,
+                    }
+                }
+                _ => (*rank, head.clone()),
+            };
+            let (rank, head) = (&chosen.0, &chosen.1);
             let mut seats = self.seats(name).iter();
             let seat = seats.find(|seat| seat.rank == *rank).expect("the head");
             let unheard_ms = match seat.ticket() {
@@ -293,7 +312,7 @@ impl Model {
                 && let Some(hold) = self.hold_of(name, &head.token)
             {
                 // Nobody is heard from, so the lease stays as it is.
-                let answer = match hold.claim == head.claim {
+                let answer = match (hold.claim, &hold.lane) == (head.claim, &head.lane) {
                     true => self.granted(name, &head.token, hold.fence),
                     false => Answer::Refused(Refusal::Mismatch),
                 };

@@ -204,6 +204,7 @@ impl World {
                 (fence, &hold.token, hold.claim, hold.owner.as_deref()),
                 "{name:?}: who holds"
             );
+            assert_eq!(ours.lane, hold.lane, "{name:?}: the lane of {fence:?}");
             assert_eq!(ours.index, hold.index, "{name:?}: the index of {fence:?}");
             let rest = match hold.min_hold_ms {
                 None => Rest::None,

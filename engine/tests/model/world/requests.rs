@@ -1,7 +1,7 @@
 //! Requests of clients: each goes to the engine and to the model, and both must answer the same.
 
 use super::World;
-use crate::ask::{Ask, Block, token};
+use crate::ask::{Ask, Block, lane, token};
 use crate::model::{Model, Name};
 use crate::server::granted;
 use dsync_engine::answer::Answer;
@@ -40,7 +40,6 @@ impl World {
                 if grant.token == request.token && !to_a_waiter(grant.fence))
         });
         self.carry_out(vec![done]);
-        let may_return = request.may_return;
         let client = request.client.0;
         let answer = self.same_reply(ask.name, client, reply, outcome);
         let is_judged = match &answer {
@@ -55,7 +54,7 @@ impl World {
         match &answer {
             Ok(answer) if granted(answer).is_some() => {
                 let laws = &mut self.laws;
-                laws.granted_at_once(ask.name, &request.token, is_new, answer, now);
+                laws.granted_at_once(ask.name, &request, is_new, answer, now);
                 return Some(answer.clone());
             }
             Ok(answer) => {
@@ -65,9 +64,7 @@ impl World {
                 return Some(answer.clone());
             }
             Err(id) => {
-                let family = ask.claim.family();
-                self.laws
-                    .queued(ask.name, family, *id, &request.token, may_return);
+                self.laws.queued(ask.name, *id, &request);
             }
         }
         None
@@ -126,6 +123,8 @@ impl World {
             client: ClientId(self.client(ask.conn)),
             ephemeral: ask.ephemeral,
             owner: ask.owner.map(|owner| owner.as_bytes().into()),
+            lane: lane(ask.lane),
+            lane_limit: ask.lane_limit,
             may_grow: self.may_grow,
         }
     }

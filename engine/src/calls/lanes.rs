@@ -1,0 +1,163 @@
+//! Lanes (LANE) as a visit sees them: which one is next, what each has in use, and whether a request may pass those who
+//! wait. The rule is in [`crate::queue::lanes`].
+
+use crate::answer::{FullQueue, Refusal};
+use crate::calls::next::Next;
+use crate::change::Change;
+use crate::hold::Hold;
+use crate::queue::place::Request;
+use crate::queue::wait_queue::WaitQueue;
+use crate::short_bytes::LaneName;
+use crate::state::Body;
+use crate::types::{Family, InUse};
+use crate::visit::Visit;
+
+impl Visit<'_> {
+    /// Chooses a lane, and returns what the queue needs next; `InLanes` if its lanes are not sorted yet.
+    pub(super) fn next_in_lanes(&mut self) -> Next {
+        if !self.choose_lane() {
+            return Next::InLanes;
+        }
+        let queue = self.queue.and_then(|id| self.engine.queues.get_mut(id));
+        if !queue.is_some_and(WaitQueue::keep_lanes) {
+            return Next::of(self.body(), self.queue());
+        }
+        let queue = self.queue();
+        let place = queue.and_then(|queue| queue.place(queue.lanes()?.chosen()?));
+        match queue.zip(place) {
+            Some((queue, place)) => Next::of_place(self.body(), queue, place),
+            None => Next::Nothing,
+        }
+    }
+
+    /// Sorts the lanes of the queue and chooses one. Returns false if there are too many to sort them in one visit.
+    pub(crate) fn choose_lane(&mut self) -> bool {
+        let Some(id) = self.queue else { return true };
+        let engine = &mut *self.engine;
+        let body = self.state.and_then(|id| engine.store.get(id));
+        let holds = body.map(|state| state.body.holds());
+        let in_use = |lane: &LaneName| {
+            let in_use = holds.map(|holds| holds.in_use(lane.as_bytes()));
+            in_use.unwrap_or_default()
+        };
+        if !engine.queues.sort_lanes(id, self.state, in_use) {
+            return false;
+        }
+        let limit = self.limit_of_queue();
+        let taken = self.body().map_or(0, |body| body.holds().permits());
+        if let Some(queue) = self.engine.queues.get_mut(id) {
+            queue.choose_lane(limit, taken < u64::from(limit));
+        }
+        true
+    }
+
+    /// Returns the limit of a semaphore under which the queue is served; 0 without any.
+    fn limit_of_queue(&self) -> u32 {
+        let of_queue = || self.queue()?.limit(Family::Semaphore);
+        let limit = self.body().map_or_else(of_queue, Body::limit_in_force);
+        limit.unwrap_or(0)
+    }
+
+    /// Begins to keep lanes, before the first place that names one joins the queue. Who waits for free permits already
+    /// stays chosen.
+    pub(super) fn begin_lanes(&mut self, lane: &LaneName) {
+        let queue = self.queue.filter(|_| !lane.is_nameless());
+        if let Some(queue) = queue.and_then(|id| self.engine.queues.get_mut(id))
+            && !queue.keep_lanes()
+        {
+            queue.begin_lanes();
+            self.choose_lane();
+        }
+    }
+
+    /// Notes a grant, or the end of a hold: what its lane has in use, and that its turn has moved.
+    pub(crate) fn note_in_lane(&mut self, change: &Change, ended: Option<&Hold>) {
+        let lane = match (change, ended) {
+            (Change::Grant(grant), _) => grant.lane.as_bytes(),
+            (_, Some(hold)) => hold.lane(),
+            _ => return,
+        };
+        let engine = &mut *self.engine;
+        let queue = self.queue.and_then(|id| engine.queues.get(id));
+        let waits = queue.is_some_and(|queue| queue.lanes().is_some());
+        let body = self.state.and_then(|id| engine.store.body_mut(id));
+        let Some(body) = body.filter(|body| waits || body.holds().lanes().is_some()) else {
+            return;
+        };
+        let turn = engine.queues.next_turn();
+        body.set_turn(lane, turn);
+        let permits = body.holds().in_use(lane).permits;
+        if let Some(queue) = self.queue.and_then(|id| engine.queues.get_mut(id)) {
+            queue.note_in_use(lane, InUse { permits, turn });
+        }
+    }
+
+    /// Whether a new request may be granted although others wait: they stand aside, under either limit, and none of them
+    /// is in its lane.
+    pub(super) fn passes_line(&self, request: &Request, limit: Option<u32>) -> bool {
+        let limit = limit.unwrap_or(0).max(self.limit_of_queue());
+        let queue = self.queue();
+        queue.is_some_and(|queue| match queue.lanes() {
+            _ if queue.has_other_line(Family::Semaphore) => false,
+            Some(lanes) => !lanes.has_line(&request.lane) && lanes.all_stand_aside(limit),
+            // All who wait are in the nameless lane.
+            None if request.lane.is_nameless() => false,
+            None => queue.head().is_some_and(|head| {
+                let holds = self.body().map(Body::holds);
+                let own = holds.map_or(0, |holds| holds.in_use(&[]).permits);
+                own + u64::from(head.claim.permits()) > u64::from(limit)
+            }),
+        })
+    }
+
+    /// Whether the lane of a request has room for it under its LANELIMIT.
+    pub(super) fn fits_lane(&self, request: &Request) -> bool {
+        request.lane_limit.is_none_or(|most| {
+            let holds = self.body().map(Body::holds);
+            let lane = request.lane.as_bytes();
+            let in_use = holds.map_or(0, |holds| holds.in_use(lane).permits);
+            in_use + u64::from(request.claim.permits()) <= u64::from(most)
+        })
+    }
+
+    /// Whether all who wait stand aside, in a queue or beside holds in which somebody said LANE.
+    pub(crate) fn all_stand_aside(&self, queue: &WaitQueue) -> bool {
+        let lanes = queue.lanes();
+        lanes.is_some_and(|lanes| {
+            lanes.all_stand_aside(self.limit_of_queue()) && !queue.has_other_line(Family::Semaphore)
+        })
+    }
+
+    /// Checks that the lane of a new place, or of one that is to be kept, has fewer such places than are still free under
+    /// the bounds, once somebody says LANE.
+    pub(super) fn check_room_in_lane(
+        &self,
+        lane: Option<&LaneName>,
+        is_kept: bool,
+    ) -> Result<(), FullQueue> {
+        let lanes = self.queue().and_then(WaitQueue::lanes);
+        let Some((lanes, lane)) = lanes.zip(lane) else {
+            return Ok(());
+        };
+        let (places, kept) = lanes.places(lane);
+        let (queues, settings) = (&self.engine.queues, &self.engine.settings);
+        let (free, free_kept) = queues.left_for_lane(self.queue, settings);
+        let (places, free) = match is_kept {
+            true => (kept as u64, free_kept),
+            false => (places as u64, free),
+        };
+        match places > 0 && places >= free {
+            true => Err(FullQueue::Lane(places)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a request whose permits are above its own LANELIMIT.
+    pub(super) fn check_lane_limit(request: &Request) -> Result<(), Refusal> {
+        let (permits, limit) = (request.claim.permits(), request.lane_limit);
+        match limit.filter(|limit| permits > *limit) {
+            Some(limit) => Err(Refusal::TooMany { permits, limit }),
+            None => Ok(()),
+        }
+    }
+}

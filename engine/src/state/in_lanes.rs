@@ -1,0 +1,93 @@
+//! How many permits the holds of one semaphore take in each lane (LANE), counted with each hold that comes or goes.
+//!
+//! Holds without a lane are in the nameless one, and are counted only as the rest: a semaphore of which no hold has a
+//! lane keeps nothing here.
+
+use std::collections::BTreeMap;
+
+use crate::heap;
+use crate::short_bytes::LaneName;
+use crate::types::{InUse, Turn};
+
+/// Invariant: `named` has the lanes that have a hold, and `permits` is the sum of theirs.
+#[derive(Clone, Default, Eq, Debug)]
+pub struct InLanes {
+    named: BTreeMap<LaneName, InUse>,
+    permits: u64,
+    /// The turn of the nameless lane, if it has holds.
+    nameless: Turn,
+}
+
+/// Turns do not count: they follow from what happened, and not from the holds.
+impl PartialEq for InLanes {
+    fn eq(&self, other: &InLanes) -> bool {
+        self.permits().eq(other.permits())
+    }
+}
+
+impl InLanes {
+    fn permits(&self) -> impl Iterator<Item = (&LaneName, u64)> {
+        let named = self.named.iter();
+        named.map(|(lane, in_use)| (lane, in_use.permits))
+    }
+
+    /// Counts a hold that has come to a lane. Those in the nameless one are not counted.
+    pub fn add(&mut self, lane: &[u8], permits: u32) {
+        if lane.is_empty() {
+            return;
+        }
+        let permits = u64::from(permits);
+        self.permits += permits;
+        match self.named.get_mut(lane) {
+            Some(in_use) => in_use.permits += permits,
+            None => {
+                let turn = Turn::default();
+                self.named.insert(lane.into(), InUse { permits, turn });
+            }
+        }
+    }
+
+    pub fn remove(&mut self, lane: &[u8], permits: u32) {
+        let permits = u64::from(permits);
+        if let Some(in_use) = self.named.get_mut(lane) {
+            in_use.permits -= permits;
+            self.permits -= permits;
+            if in_use.permits == 0 {
+                self.named.remove(lane);
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// Returns what the holds of a lane take. `all` is what all holds take.
+    pub fn get(&self, lane: &[u8], all: u64) -> InUse {
+        match lane {
+            [] => InUse {
+                permits: all - self.permits,
+                turn: self.nameless,
+            },
+            lane => self.named.get(lane).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Sets the turn of a lane that has holds.
+    pub fn set_turn(&mut self, lane: &[u8], turn: Turn) {
+        match lane {
+            [] => self.nameless = turn,
+            lane => drop(self.named.get_mut(lane).map(|in_use| in_use.turn = turn)),
+        }
+    }
+
+    /// Takes the counts apart, one lane at a step.
+    pub fn into_pieces(self) -> impl Iterator<Item = (LaneName, InUse)> {
+        self.named.into_iter()
+    }
+
+    /// Returns the bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        heap::tree(self.named.len(), size_of::<(LaneName, InUse)>())
+    }
+}

@@ -1,0 +1,238 @@
+//! Fair shares: lanes of a semaphore, with every way in which a request waits or a hold ends.
+
+use crate::fixture::{KEY, OTHER, permits, word, world};
+use crate::steps::{Ask, Step};
+use crate::world::World;
+use dsync_engine::{Family, Settings};
+
+const SEM: Family = Family::Semaphore;
+
+/// Returns a request for one permit in this lane that waits.
+fn waits(token: u8, lane: u8) -> Ask {
+    permits(token, 1).lane(lane).block()
+}
+
+/// Asks, and says what the request is told at once.
+fn told(world: &mut World, ask: Ask) -> &'static str {
+    world.ask(ask).as_ref().map_or("waits", word)
+}
+
+fn release(world: &mut World, token: u8) -> Vec<(usize, &'static str)> {
+    world.step(&Step::Release(KEY, SEM, token));
+    world.heard()
+}
+
+#[test]
+fn free_permit_goes_to_lane_with_fewest_in_use() {
+    let mut world = world();
+    for token in 0..3 {
+        assert_eq!(told(&mut world, waits(token, 1).limit(3)), "granted");
+    }
+    for token in 3..6 {
+        assert_eq!(told(&mut world, waits(token, 1)), "waits");
+    }
+    assert_eq!(told(&mut world, waits(6, 2)), "waits");
+    assert_eq!(told(&mut world, permits(7, 1).block()), "waits", "nameless");
+    assert_eq!(release(&mut world, 0), [(6, "granted")]);
+    assert_eq!(release(&mut world, 1), [(7, "granted")]);
+    assert_eq!(release(&mut world, 6), [(3, "granted")]);
+}
+
+#[test]
+fn request_and_hold_in_another_lane_are_a_mismatch() {
+    let mut world = world();
+    assert_eq!(told(&mut world, waits(0, 1).limit(1)), "granted");
+    for lane in [0, 2] {
+        assert_eq!(told(&mut world, waits(0, lane)), "mismatch");
+    }
+    let again = waits(0, 1).lane_limit(1);
+    assert_eq!(
+        told(&mut world, again),
+        "granted",
+        "of a hold it does not count"
+    );
+    for kept in [false, true] {
+        let token = 1 + u8::from(kept);
+        let request = |lane| match kept {
+            true => permits(token, 1).lane(lane).keep(5_000),
+            false => waits(token, lane),
+        };
+        let first = told(&mut world, request(1));
+        assert_eq!(first, if kept { "waiting" } else { "waits" });
+        for lane in [0, 2] {
+            assert_eq!(told(&mut world, request(lane).conn(9)), "mismatch");
+        }
+    }
+}
+
+#[test]
+fn lane_limit_of_a_place_is_that_of_its_newest_request() {
+    let mut world = world();
+    for token in 0..2 {
+        assert_eq!(told(&mut world, waits(token, 1).limit(4)), "granted");
+    }
+    let limited = |limit| permits(2, 1).lane(1).lane_limit(limit);
+    assert_eq!(told(&mut world, limited(2).keep(5_000)), "waiting");
+    assert_eq!(
+        told(&mut world, waits(3, 2)),
+        "granted",
+        "the first stands aside"
+    );
+    assert_eq!(told(&mut world, limited(0).keep(5_000)), "too many");
+    assert_eq!(told(&mut world, limited(3).keep(5_000)), "granted");
+}
+
+#[test]
+fn try_passes_those_who_stand_aside_in_other_lanes() {
+    let mut world = world();
+    assert_eq!(told(&mut world, waits(0, 1).limit(3)), "granted");
+    assert_eq!(told(&mut world, waits(1, 1).lane_limit(1)), "waits");
+    assert_eq!(
+        told(&mut world, permits(2, 1).lane(1)),
+        "not granted",
+        "its lane"
+    );
+    assert_eq!(told(&mut world, permits(3, 1).lane(2)), "granted");
+    assert_eq!(
+        told(&mut world, permits(4, 1)),
+        "granted",
+        "the nameless lane"
+    );
+    assert_eq!(
+        told(&mut world, permits(5, 1)),
+        "not granted",
+        "it does not fit"
+    );
+    assert_eq!(told(&mut world, waits(6, 2)), "waits");
+    assert_eq!(release(&mut world, 3), [(6, "granted")]);
+}
+
+/// Who waits in a queue in which nobody named a lane may stand aside too.
+#[test]
+fn lane_passes_those_without_one_who_never_fit_beside_their_own_holds() {
+    let mut world = world();
+    assert_eq!(told(&mut world, permits(0, 6).limit(10)), "granted");
+    assert_eq!(told(&mut world, permits(1, 8).block()), "waits");
+    assert_eq!(told(&mut world, permits(2, 1)), "not granted");
+    assert_eq!(told(&mut world, permits(3, 1).lane(1)), "granted");
+    assert_eq!(release(&mut world, 0), [(1, "granted")]);
+}
+
+#[test]
+fn limits_of_operators_and_pauses_hold_back_all_lanes() {
+    let mut world = world();
+    assert_eq!(told(&mut world, waits(0, 1).limit(2)), "granted");
+    world.step(&Step::Pin(KEY, Some(0)));
+    assert_eq!(told(&mut world, waits(1, 1)), "waits");
+    assert_eq!(told(&mut world, waits(2, 2)), "waits");
+    assert_eq!(told(&mut world, permits(3, 1).lane(3)), "not granted");
+    world.step(&Step::Pin(KEY, Some(1)));
+    assert_eq!(world.heard(), []);
+    world.step(&Step::Pause(KEY, SEM, 1_000));
+    world.step(&Step::Pin(KEY, None));
+    assert_eq!(world.heard(), []);
+    world.step(&Step::Pause(KEY, SEM, 0));
+    assert_eq!(world.heard(), [(2, "granted")]);
+}
+
+#[test]
+fn request_of_a_lane_is_told_when_the_limit_falls_below_it() {
+    let mut world = world();
+    assert_eq!(told(&mut world, waits(0, 1).limit(3)), "granted");
+    let large = permits(1, 3).lane(2).block();
+    assert_eq!(told(&mut world, large), "waits");
+    world.step(&Step::Pin(KEY, Some(2)));
+    assert_eq!(world.heard(), [(1, "too many")]);
+}
+
+/// Half of what is still free under the bound, again and again: nobody else gets QUEUEFULL.
+#[test]
+fn flood_of_one_lane_leaves_places_to_the_others() {
+    for (per_key, server, kept) in [(16, 100, false), (100, 16, false), (32, 100, true)] {
+        let mut world = World::new(Settings {
+            max_waiters_per_key: per_key,
+            max_waiters: server,
+            ..Settings::default()
+        });
+        assert_eq!(told(&mut world, permits(0, 1).limit(1)), "granted");
+        let mut token = 1;
+        let mut queued = |world: &mut World, lane: u8| {
+            let mut places = 0;
+            loop {
+                let ask = match kept {
+                    true => permits(token, 1).lane(lane).keep(5_000),
+                    false => waits(token, lane),
+                };
+                token += 1;
+                match told(world, ask) {
+                    "full" => return places,
+                    _ => places += 1,
+                }
+            }
+        };
+        let places = [1, 2, 3, 4].map(|lane| queued(&mut world, lane));
+        assert_eq!(places, [8, 4, 2, 1], "{per_key}, {server}, {kept}");
+    }
+}
+
+/// What the holds have in use is known after a failover, and lanes come in the order of their first places.
+#[test]
+fn kept_places_of_lanes_survive_restart_failover_and_demotion() {
+    let changes: [fn() -> Step; 4] = [
+        || Step::Failover { ms: 1 },
+        || Step::Demote { ms: 1 },
+        || Step::Restart {
+            as_changes: false,
+            ms: 1,
+        },
+        || Step::Restart {
+            as_changes: true,
+            ms: 1,
+        },
+    ];
+    for change in changes {
+        let mut world = world();
+        for token in 0..2 {
+            assert_eq!(told(&mut world, waits(token, 1).limit(2)), "granted");
+        }
+        for (token, lane) in [(2, 1), (3, 3), (4, 2), (5, 3)] {
+            let kept = permits(token, 1).lane(lane).keep(5_000);
+            assert_eq!(told(&mut world, kept.lane_limit(1)), "waiting");
+        }
+        world.step(&change());
+        world.step(&Step::Pin(KEY, Some(4)));
+        let case = format!("{:?}", change());
+        assert_eq!(world.holders(KEY), 4, "{case}");
+        world.steps(&[Step::Release(KEY, SEM, 0), Step::Release(KEY, SEM, 3)]);
+        assert_eq!(world.holders(KEY), 3, "{case}: 2 stands aside");
+        world.step(&Step::Release(KEY, SEM, 1));
+        assert_eq!(world.holders(KEY), 3, "{case}");
+    }
+}
+
+/// The places stay with their name, and what is in use is that of the value which the name has.
+#[test]
+fn lanes_are_sorted_anew_when_the_name_has_another_value() {
+    let mut world = world();
+    for token in 0..2 {
+        let other = waits(token, 2).limit(3);
+        assert_eq!(
+            told(
+                &mut world,
+                Ask {
+                    name: OTHER,
+                    ..other
+                }
+            ),
+            "granted"
+        );
+    }
+    for token in 2..4 {
+        assert_eq!(told(&mut world, waits(token, 1).limit(2)), "granted");
+    }
+    for (token, lane) in [(4, 2), (5, 1)] {
+        assert_eq!(told(&mut world, waits(token, lane)), "waits");
+    }
+    world.step(&Step::Rename(OTHER, KEY));
+    assert_eq!(world.tick(), [(5, "granted")], "lane 2 has two in use now");
+}
