@@ -95,8 +95,8 @@ fn ask(call: &Call<'_>, claim: Claim, has_room: bool) -> CommandResult {
             client: client(ctx, facts),
             ephemeral,
             owner: owner.map(Into::into),
-            lane: LaneName::default(),
-            lane_limit: None,
+            lane: LaneName::from(parsed.text(Text::Lane).unwrap_or_default()),
+            lane_limit: parsed.number_u32(Number::LaneLimit),
             may_grow: has_room || may_grow(facts),
         };
         visit.acquire(request)

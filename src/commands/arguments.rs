@@ -2,7 +2,8 @@
 
 use super::grammar::{Arg, BoundSetting, Flag, IntegerSpec, Kind, Max, Number, Text, TextSpec};
 use dsync_engine::types::{
-    Fence, MAX_KEEP_MS, MAX_OWNER_LEN, MAX_PAUSE_MS, MAX_PERMITS, MAX_QUEUE_MS, MIN_QUEUE_MS, Token,
+    Fence, MAX_KEEP_MS, MAX_LANE_LEN, MAX_OWNER_LEN, MAX_PAUSE_MS, MAX_PERMITS, MAX_QUEUE_MS,
+    MIN_QUEUE_MS, Token,
 };
 
 /// The longest BLOCK, in milliseconds. A longer one could overflow when it is added to a moment.
@@ -118,6 +119,19 @@ pub(super) const MINHOLD: Arg = option(
     }),
 )
 .means("How long after the grant the place stays taken, even if the hold ends earlier.");
+
+/// `[LANE text]`
+pub(super) const LANE: Arg = option("LANE", "lane", text(Text::Lane, 1, MAX_LANE_LEN as u64)).means(
+    "The lane in which the request stands: free permits go to the lane that has the fewest in use.",
+);
+
+/// `[LANELIMIT permits]`
+pub(super) const LANE_LIMIT: Arg = option(
+    "LANELIMIT",
+    "lane-limit",
+    Kind::Integer(number(Number::LaneLimit, "permits", 1)),
+)
+.means("How many permits the lane may have in use with this hold; no limit of its own by default.");
 
 /// `[MAX attempts]`
 pub(super) const MAX: Arg = option(

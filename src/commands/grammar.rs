@@ -99,6 +99,7 @@ pub(super) enum Number {
     MinHoldMs,
     Limit,
     Permits,
+    LaneLimit,
     Attempts,
     Jobs,
     Fence,
@@ -115,6 +116,7 @@ impl Number {
 pub(super) enum Text {
     Token,
     Owner,
+    Lane,
     Result,
     Reason,
     Cursor,

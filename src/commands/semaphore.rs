@@ -2,9 +2,10 @@
 
 use super::acquire::{REQUEST_COMPLEXITY, REQUEST_PROPERTIES, acquire};
 use super::arguments::{
-    EPHEMERAL, INDEX, KEY, LEASE, LIMIT, MINHOLD, OWNER, PERMITS, PINNED, TOKEN_OPTION, WAITING,
+    EPHEMERAL, INDEX, KEY, LANE, LANE_LIMIT, LEASE, LIMIT, MINHOLD, OWNER, PERMITS, PINNED,
+    TOKEN_OPTION, WAITING,
 };
-use super::grammar::{Flag, Number};
+use super::grammar::{Flag, Number, Text};
 use super::row::{Call, CommandName, CommandResult, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
@@ -14,7 +15,7 @@ use dsync_engine::types::Claim;
 /// ```text
 /// DSEM.ACQUIRE key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds]
 ///     [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]
-///     [MINHOLD milliseconds] [INDEX]
+///     [LANE lane] [LANELIMIT lane-limit] [MINHOLD milliseconds] [INDEX]
 /// ```
 pub(super) const ACQUIRE: Row = Row {
     name: CommandName::of(Family::Semaphore, "ACQUIRE"),
@@ -29,6 +30,8 @@ pub(super) const ACQUIRE: Row = Row {
         TOKEN_OPTION,
         EPHEMERAL,
         OWNER,
+        LANE,
+        LANE_LIMIT,
         MINHOLD,
         INDEX,
     ],
@@ -37,6 +40,15 @@ pub(super) const ACQUIRE: Row = Row {
 
 fn run_acquire(call: &Call<'_>) -> CommandResult {
     let permits = call.parsed.number_u32(Number::Permits).unwrap_or(1);
+    let lane_limit = call.parsed.number_u32(Number::LaneLimit);
+    if lane_limit.is_some() && call.parsed.text(Text::Lane).is_none() {
+        let error = "ERR syntax error: LANELIMIT bounds a LANE, and none is given";
+        return Err(error.to_owned().into());
+    }
+    if let Some(limit) = lane_limit.filter(|limit| permits > *limit) {
+        let error = format!("TOOMANY PERMITS {permits} is more than LANELIMIT {limit}");
+        return Err(error.into());
+    }
     match (call.parsed.has(Flag::Index), permits) {
         (false, permits) => acquire(call, Claim::Permits(permits)),
         (true, 1) => acquire(call, Claim::Indexed),

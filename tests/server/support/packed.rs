@@ -25,6 +25,7 @@ use std::str::FromStr;
 use crc::{CRC_32_ISCSI, Crc};
 
 use super::families::{Family, InCommands};
+use dsync_engine::LaneName;
 use dsync_engine::change::{Change, Displaced, KeptPlace, Limits, Tally};
 use dsync_engine::families::once::{Completion, Reason};
 use dsync_engine::hold::{Grant, Rest};
@@ -100,6 +101,7 @@ fn read(change: &str) -> Change {
             granted: UnixMs(number(granted)),
             renewed: number(renewed) == 1,
             owner: (!text(owner).is_empty()).then(|| text(owner).into_bytes().into()),
+            lane: LaneName::default(),
         }),
         ["RENEW", fence, ms, deadline] => Change::Renew {
             fence: Fence(number(fence)),
@@ -157,6 +159,8 @@ fn read(change: &str) -> Change {
             since: UnixMs(number(since)),
             token: Token::parse(text(token).as_bytes()).expect("a token"),
             owner: (!text(owner).is_empty()).then(|| text(owner).into_bytes().into()),
+            lane: LaneName::default(),
+            lane_limit: None,
         }),
         ["VANISH"] => Change::Vanish,
         ["GIVEUP"] => Change::GiveUp,
@@ -182,13 +186,14 @@ fn text(change: &Change) -> String {
                 Rest::Now => (None, "RESTS".to_owned()),
             };
             format!(
-                "GRANT {} {claim} {} {} {} {} {token} {}",
+                "GRANT {} {claim} {} {} {} {} {token} {}{}",
                 grant.fence.0,
                 lease_text(grant.lease, min_hold),
                 grant.deadline.0,
                 grant.granted.0,
                 u8::from(grant.renewed),
-                counted(grant.owner.as_deref().unwrap_or_default())
+                counted(grant.owner.as_deref().unwrap_or_default()),
+                lane(&grant.lane)
             )
         }
         Change::End { fence, how, at } => format!("END {} {} {}", fence.0, how.word(), at.0),
@@ -236,7 +241,7 @@ fn plain_text(change: &Change) -> String {
 
 fn place_text(place: &KeptPlace) -> String {
     format!(
-        "PLACE {} {} {} {} {} {} {} {}",
+        "PLACE {} {} {} {} {} {} {} {}{}{}",
         place.rank.0.0,
         claim_text(place.claim),
         lease_text(place.lease, place.min_hold),
@@ -244,13 +249,23 @@ fn place_text(place: &KeptPlace) -> String {
         or_none(place.max_attempts),
         place.since.0,
         token(&place.token),
-        counted(place.owner.as_deref().unwrap_or_default())
+        counted(place.owner.as_deref().unwrap_or_default()),
+        lane(&place.lane),
+        (place.lane_limit).map_or_else(String::new, |limit| format!(" at most {limit}"))
     )
 }
 
 fn lease_text(lease: LeaseMs, min_hold: Option<LeaseMs>) -> String {
     let min_hold = min_hold.map(|ms| format!("+{}", ms.0));
     format!("{}{}", lease.0, min_hold.unwrap_or_default())
+}
+
+/// What is said of a lane behind everything else.
+fn lane(lane: &LaneName) -> String {
+    match lane.is_nameless() {
+        true => String::new(),
+        false => format!(" in {}", lane.as_bytes().escape_ascii()),
+    }
 }
 
 fn claim_text(claim: Claim) -> String {
