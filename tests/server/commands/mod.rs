@@ -40,5 +40,6 @@ mod retention;
 mod scenarios;
 mod semaphore;
 mod semaphore_index;
+mod semaphore_lanes;
 mod semaphore_limit;
 mod semaphore_steps;
