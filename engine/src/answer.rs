@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::types::{Fence, Rank, Token};
+use crate::types::{Claim, Fence, Rank, Token};
 
 /// The outcome of a request; each request has exactly one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,8 +71,15 @@ pub enum Refusal {
         permits: u32,
         limit: u32,
     },
+    /// More permits than the request lets its lane have in use.
+    TooManyForLane {
+        permits: u32,
+        limit: u32,
+    },
     /// The token holds, or waits for, something else.
     Mismatch,
+    /// The token holds, or waits, in another lane.
+    OtherLane,
     QueueFull(FullQueue),
     /// The server has no memory for a new hold or place.
     OutOfMemory,
@@ -89,6 +96,17 @@ pub enum FullQueue {
     HalfOfServer(u64),
     /// The lane has so many places, which are no fewer than those that are still free under a bound.
     Lane(u64),
+}
+
+impl Refusal {
+    /// Returns how a request is refused whose token has another claim, or the same in another lane.
+    pub(crate) fn of_other(asked: (Claim, &[u8]), has: (Claim, &[u8])) -> Option<Refusal> {
+        match asked.0 == has.0 {
+            _ if asked == has => None,
+            true => Some(Refusal::OtherLane),
+            false => Some(Refusal::Mismatch),
+        }
+    }
 }
 
 impl From<Refusal> for Answer {

@@ -51,6 +51,11 @@ impl Engine {
         self.store.holds(family)
     }
 
+    /// Returns the number of lanes in which requests wait.
+    pub fn lanes(&self) -> u64 {
+        self.queues.lanes()
+    }
+
     /// Returns the number of holds that rest.
     pub fn resting(&self) -> u64 {
         self.store.resting()

@@ -222,6 +222,11 @@ impl Hold {
         (!text.is_empty()).then_some(text)
     }
 
+    /// Returns what is held, and in which lane.
+    pub(crate) fn what(&self) -> (Claim, &[u8]) {
+        (self.claim(), self.lane())
+    }
+
     /// Returns the name of the lane, which is empty for the nameless one.
     pub fn lane(&self) -> &[u8] {
         let extras = self.extras.as_deref();

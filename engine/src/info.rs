@@ -4,8 +4,10 @@ use crate::calls::look::Look;
 use crate::change::{Limits, Record, Tally};
 use crate::engine::Engine;
 use crate::hold::Hold;
+use crate::queue::lanes::Lanes;
 use crate::queue::place::{Parked, Place, Presence};
-use crate::state::Value;
+use crate::queue::wait_queue::WaitQueue;
+use crate::state::{Body, Value};
 use crate::types::{Claim, ClientId, Db, Family, Fence, MonoUs, Now, Rank, UnixMs};
 use crate::visit::WrongType;
 
@@ -14,6 +16,8 @@ pub struct HoldInfo<'e> {
     pub owner: Option<&'e [u8]>,
     pub client: ClientId,
     pub claim: Claim,
+    /// Empty for the nameless lane.
+    pub lane: &'e [u8],
     /// Set if the hold was asked for with one.
     pub index: Option<u32>,
     pub lease_left_ms: u64,
@@ -34,6 +38,8 @@ pub struct WaiterInfo<'e> {
     pub kept_ms: Option<u64>,
     /// `None` for a WAIT, which claims nothing.
     pub claim: Option<Claim>,
+    /// Empty for the nameless lane.
+    pub lane: &'e [u8],
     pub age_ms: u64,
 }
 
@@ -65,6 +71,8 @@ pub struct Info<'e> {
     pub first_holders: Vec<HoldInfo<'e>>,
     /// On a replica: the kept places.
     pub waiters: KeyWaiters<'e>,
+    /// Set if a hold or a place of the semaphore names a lane.
+    pub lanes: Option<KeyLanes<'e>>,
     /// Whether these are all waiters. A replica knows the kept places only.
     pub knows_waiters: bool,
 }
@@ -74,6 +82,21 @@ pub struct KeyWaiters<'e> {
     pub count: usize,
     pub longest_ms: u64,
     pub first: Vec<WaiterInfo<'e>>,
+}
+
+/// The lanes in which requests wait, the longest wait first.
+pub struct KeyLanes<'e> {
+    pub count: usize,
+    pub first: Vec<LaneInfo<'e>>,
+}
+
+pub struct LaneInfo<'e> {
+    /// Empty for the nameless lane.
+    pub name: &'e [u8],
+    /// How many permits its holds take.
+    pub permits: u64,
+    pub waiters: usize,
+    pub longest_ms: u64,
 }
 
 /// A key that has waiters.
@@ -118,14 +141,38 @@ impl<'e> Look<'e> {
             resting: body.holds().resting().0,
             first_holders: first_holders.collect(),
             waiters: self.waiters(count),
+            lanes: self.lanes(body, count),
             knows_waiters: engine.is_serving(),
         }))
     }
 
+    fn queue(&self) -> Option<&'e WaitQueue> {
+        let (queues, key) = (&self.engine.queues, self.key);
+        queues.find(key.db, key.name).and_then(|id| queues.get(id))
+    }
+
+    fn lanes(&self, body: &Body, count: usize) -> Option<KeyLanes<'e>> {
+        let queue = self.queue();
+        let lanes = queue.and_then(WaitQueue::lanes);
+        let lanes = lanes.filter(|lanes| !lanes.are_nameless());
+        lanes.map(drop).or(body.holds().lanes().map(drop))?;
+        let waiting = || lanes.into_iter().flat_map(Lanes::waiting);
+        let first = waiting().take(count).map(|(name, rank, waiters)| LaneInfo {
+            name: name.as_bytes(),
+            permits: body.holds().in_use(name.as_bytes()).permits,
+            waiters,
+            longest_ms: (queue.and_then(|queue| queue.place(rank)))
+                .map_or(0, |place| self.now.mono.ms_since(place.standing.since)),
+        });
+        Some(KeyLanes {
+            count: lanes.map_or(0, |lanes| lanes.waiting().len()),
+            first: first.collect(),
+        })
+    }
+
     fn waiters(&self, count: usize) -> KeyWaiters<'e> {
-        let (queues, key, now) = (&self.engine.queues, self.key, self.now);
-        let queue = queues.find(key.db, key.name).and_then(|id| queues.get(id));
-        let Some(queue) = queue else {
+        let now = self.now;
+        let Some(queue) = self.queue() else {
             return KeyWaiters::default();
         };
         let age = |since: MonoUs| now.mono.ms_since(since);
@@ -136,6 +183,7 @@ impl<'e> Look<'e> {
             rank: place.is_kept().then(|| place.rank()),
             kept_ms: self.kept_ms(place),
             claim: Some(place.claim),
+            lane: place.lane.as_bytes(),
             age_ms: age(place.standing.since),
         });
         let watching = queue.watching().map(|watcher| WaiterInfo {
@@ -167,6 +215,7 @@ impl Engine {
             owner: hold.owner(),
             client: hold.client(),
             claim: hold.claim(),
+            lane: hold.lane(),
             index: hold.index(),
             lease_left_ms: if hold.is_resting() { 0 } else { left_ms },
             resting_ms: hold.is_resting().then_some(left_ms),

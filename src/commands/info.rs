@@ -9,14 +9,14 @@
 
 use std::borrow::Cow;
 
-use Value::{Holds, Known, Number, OrNull, Text, Waiters, Word};
+use Value::{Holds, Known, Lanes, Number, OrNull, Text, Waiters, Word};
 
 use super::row::type_name;
 use crate::module::redis::context::Ctx;
 use crate::module::reply::{count, or_null};
 use dsync_engine::Family;
 use dsync_engine::change::Reason;
-use dsync_engine::info::{HoldInfo, Info, Particulars, WaiterInfo};
+use dsync_engine::info::{HoldInfo, Info, LaneInfo, Particulars, WaiterInfo};
 use dsync_engine::types::{Claim, ClientId, UnixMs};
 
 /// How many holders and waiters are listed without COUNT.
@@ -35,6 +35,7 @@ enum Value<'a> {
     Known(Option<u64>),
     Holds(&'a [HoldInfo<'a>]),
     Waiters(&'a [WaiterInfo<'a>]),
+    Lanes(&'a [LaneInfo<'a>]),
 }
 
 fn of_key<'a>(info: &'a Info<'a>) -> Vec<Field<'a>> {
@@ -50,6 +51,13 @@ fn of_key<'a>(info: &'a Info<'a>) -> Vec<Field<'a>> {
         ("first-holders", Holds(&info.first_holders)),
         ("first-waiters", Waiters(&info.waiters.first)),
     ]);
+    if let Some(lanes) = &info.lanes {
+        let count = Some(lanes.count as u64).filter(|_| info.knows_waiters);
+        fields.extend([
+            ("lanes", Known(count)),
+            ("first-lanes", Lanes(&lanes.first)),
+        ]);
+    }
     fields
 }
 
@@ -165,20 +173,28 @@ fn of_hold<'a>(hold: &HoldInfo<'a>) -> Vec<Field<'a>> {
         ("held-ms", Number(hold.held_ms)),
         claim(Some(hold.claim)),
     ];
+    fields.extend(lane(hold.lane));
     fields.extend(hold.index.map(|index| ("index", Number(index.into()))));
     fields.extend(hold.resting_ms.map(|ms| ("resting-ms", Number(ms))));
     fields
 }
 
-fn of_waiter<'a>(waiter: &WaiterInfo<'a>) -> [Field<'a>; 6] {
-    [
+fn of_waiter<'a>(waiter: &WaiterInfo<'a>) -> Vec<Field<'a>> {
+    let mut fields = vec![
         ("owner", Text(waiter.owner.map(Cow::from))),
         ("client", client(waiter.client)),
         ("age-ms", Number(waiter.age_ms)),
         ("number", OrNull(waiter.rank.map(|rank| rank.0.0))),
         ("kept-ms", OrNull(waiter.kept_ms)),
         claim(waiter.claim),
-    ]
+    ];
+    fields.extend(lane(waiter.lane));
+    fields
+}
+
+/// The lane, if it has a name.
+fn lane(name: &[u8]) -> Option<Field<'_>> {
+    (!name.is_empty()).then_some(("lane", Text(Some(name.into()))))
 }
 
 fn client<'a>(client: ClientId) -> Value<'a> {
@@ -220,6 +236,16 @@ fn map(ctx: Ctx<'_>, fields: &[Field<'_>]) {
             Holds(holds) => {
                 ctx.array(holds.len());
                 holds.iter().for_each(|hold| map(ctx, &of_hold(hold)));
+            }
+            Lanes(lanes) => {
+                ctx.array(lanes.len());
+                lanes.iter().for_each(|lane| {
+                    ctx.array(4);
+                    ctx.bulk(lane.name);
+                    number(lane.permits);
+                    number(lane.waiters as u64);
+                    number(lane.longest_ms);
+                });
             }
             Waiters(waiters) => {
                 ctx.array(waiters.len());

@@ -40,14 +40,10 @@ pub(super) const ACQUIRE: Row = Row {
 
 fn run_acquire(call: &Call<'_>) -> CommandResult {
     let permits = call.parsed.number_u32(Number::Permits).unwrap_or(1);
-    let lane_limit = call.parsed.number_u32(Number::LaneLimit);
+    let lane_limit = call.parsed.number(Number::LaneLimit);
     if lane_limit.is_some() && call.parsed.text(Text::Lane).is_none() {
         let error = "ERR syntax error: LANELIMIT bounds a LANE, and none is given";
         return Err(error.to_owned().into());
-    }
-    if let Some(limit) = lane_limit.filter(|limit| permits > *limit) {
-        let error = format!("TOOMANY PERMITS {permits} is more than LANELIMIT {limit}");
-        return Err(error.into());
     }
     match (call.parsed.has(Flag::Index), permits) {
         (false, permits) => acquire(call, Claim::Permits(permits)),

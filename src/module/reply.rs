@@ -106,6 +106,12 @@ fn words(refusal: Refusal) -> String {
             "MISMATCH the token holds or waits for this key with another mode or number of permits"
                 .to_owned()
         }
+        Refusal::TooManyForLane { permits, limit } => {
+            format!("TOOMANY PERMITS {permits} is more than LANELIMIT {limit}")
+        }
+        Refusal::OtherLane => {
+            "MISMATCH the token holds or waits for this key in another LANE".to_owned()
+        }
         // The server's own words.
         Refusal::OutOfMemory => {
             "OOM command not allowed when used memory > 'maxmemory'.".to_owned()

@@ -81,8 +81,8 @@ impl Visit<'_> {
             } else if let Some(verdict) = place.verdict() {
                 // The request was decided or withdrawn, in whatever mode it comes now.
                 return Err(verdict.clone());
-            } else if (place.claim, &place.lane) != (request.claim, &request.lane) {
-                return Err(Refusal::Mismatch.into());
+            } else if let Some(refusal) = Refusal::of_other(request.what(), place.what()) {
+                return Err(refusal.into());
             } else if queues {
                 return self.resume(rank, request);
             } else if !is_vacant {
@@ -134,8 +134,7 @@ impl Visit<'_> {
             return Ok(());
         }
         let to = (request.client, request.ephemeral);
-        let what = (request.claim, &request.lane);
-        let granted = self.repeat_grant(&request.token, what, request.lease, to);
+        let granted = self.repeat_grant(&request.token, request.what(), request.lease, to);
         granted.map_or(Ok(()), Err)
     }
 

@@ -72,20 +72,20 @@ impl Visit<'_> {
     pub(crate) fn repeat_grant(
         &mut self,
         token: &Token,
-        (claim, lane): (Claim, &LaneName),
+        what: (Claim, &[u8]),
         lease: LeaseMs,
         (client, ephemeral): (ClientId, bool),
     ) -> Option<Answer> {
         let hold = self.body()?.holds().by_token(token)?;
-        if (hold.claim(), hold.lane()) != (claim, lane.as_bytes()) {
-            return Some(Answer::Refused(Refusal::Mismatch));
+        if let Some(refusal) = Refusal::of_other(what, hold.what()) {
+            return Some(refusal.into());
         }
         let fence = hold.fence();
         self.renew_hold(fence, lease);
         self.bind(fence, client, ephemeral);
         // The end of the connection that had the hold no longer matters.
         self.engine.agenda.keep(fence);
-        Some(self.granted(token.clone(), claim, fence))
+        Some(self.granted(token.clone(), what.0, fence))
     }
 
     /// Returns the answer that tells a request that it holds.

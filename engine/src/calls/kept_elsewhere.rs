@@ -253,7 +253,7 @@ impl Engine {
     }
 
     /// Puts a kept place into the queue of a name, as another server or a file says. A request of its token that waits
-    /// here for the same claim goes on waiting, on that place; for another it is told why not. Does nothing if another
+    /// here for the same claim and lane goes on waiting, on that place; for another it is told why not. Does nothing if another
     /// token has the rank.
     fn put_place(&mut self, db: Db, name: &[u8], kept: KeptPlace, now: Now) {
         self.term.fences.adopt(kept.rank.0, now);
@@ -271,15 +271,15 @@ impl Engine {
         }
         if let Some(Left::Place(before)) = before.and_then(|rank| self.queues.leave(queue, rank)) {
             let (since, parked) = (before.standing.since, before.parked());
-            if before.claim == place.claim {
+            let refusal = Refusal::of_other(before.what(), place.what());
+            if refusal.is_none() {
                 place.standing.since = since;
                 place.presence = parked.map_or(place.presence, Presence::Parked);
             } else if let Some(parked) = parked {
                 // What it waits for is not what the place is for, so it can neither have this place nor another.
-                let answer = match before.claim.family() == place.claim.family() {
-                    true => Refusal::Mismatch.into(),
-                    false => Answer::WrongType,
-                };
+                let is_same_family = before.claim.family() == place.claim.family();
+                let refusal = refusal.filter(|_| is_same_family);
+                let answer = refusal.map_or(Answer::WrongType, Answer::Refused);
                 let rank = Rank(self.term.fences.next(now));
                 let waiter = Watcher { parked, since };
                 self.queues.watch(queue, rank, waiter, Some(answer));

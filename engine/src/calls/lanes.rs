@@ -18,8 +18,8 @@ impl Visit<'_> {
         if !self.choose_lane() {
             return Next::InLanes;
         }
-        let queue = self.queue.and_then(|id| self.engine.queues.get_mut(id));
-        if !queue.is_some_and(WaitQueue::keep_lanes) {
+        let queues = &mut self.engine.queues;
+        if !self.queue.is_some_and(|id| queues.keep_lanes(id)) {
             return Next::of(self.body(), self.queue());
         }
         let queue = self.queue();
@@ -62,10 +62,7 @@ impl Visit<'_> {
     /// stays chosen.
     pub(super) fn begin_lanes(&mut self, lane: &LaneName) {
         let queue = self.queue.filter(|_| !lane.is_nameless());
-        if let Some(queue) = queue.and_then(|id| self.engine.queues.get_mut(id))
-            && !queue.keep_lanes()
-        {
-            queue.begin_lanes();
+        if queue.is_some_and(|id| self.engine.queues.begin_lanes(id)) {
             self.choose_lane();
         }
     }
@@ -156,7 +153,7 @@ impl Visit<'_> {
     pub(super) fn check_lane_limit(request: &Request) -> Result<(), Refusal> {
         let (permits, limit) = (request.claim.permits(), request.lane_limit);
         match limit.filter(|limit| permits > *limit) {
-            Some(limit) => Err(Refusal::TooMany { permits, limit }),
+            Some(limit) => Err(Refusal::TooManyForLane { permits, limit }),
             None => Ok(()),
         }
     }

@@ -101,7 +101,7 @@ impl Visit<'_> {
         };
         let holds = self.body().map(Body::holds);
         let hold = holds.and_then(|holds| holds.by_token(&place.token));
-        let its_own = hold.filter(|hold| place.is_of(hold));
+        let its_own = hold.filter(|hold| hold.what() == place.what());
         let fence = its_own.map(Hold::fence);
         if place.is_kept() {
             self.left(rank);
@@ -111,8 +111,7 @@ impl Visit<'_> {
             Told::Nobody { .. } => self.announce(rank, fence),
             Told::Client { client, ephemeral } => {
                 let to = (client, ephemeral);
-                let what = (place.claim, &place.lane);
-                let answer = self.repeat_grant(&place.token, what, place.lease, to);
+                let answer = self.repeat_grant(&place.token, place.what(), place.lease, to);
                 if let Some(answer) = answer {
                     self.answer(&place, answer, fence);
                 }

@@ -30,6 +30,17 @@ impl Queues {
         queue.is_none_or(|queue| queue.sort_lanes((state, turns_from), in_use))
     }
 
+    /// Begins to keep lanes in a queue. Returns false if it kept them already.
+    pub fn begin_lanes(&mut self, id: QueueId) -> bool {
+        let is_new = self.get(id).is_some_and(|queue| queue.lanes().is_none());
+        is_new && self.change(id, WaitQueue::begin_lanes).is_some()
+    }
+
+    /// Ceases to keep the lanes of a queue if no place names one any more. Returns whether lanes are kept.
+    pub fn keep_lanes(&mut self, id: QueueId) -> bool {
+        self.change(id, WaitQueue::keep_lanes) == Some(true)
+    }
+
     /// Notes that the value of the queue's name may be another one.
     pub fn sort_lanes_anew(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get_mut(&id) {

@@ -1,6 +1,7 @@
 //! What tests and debug builds ask of the queues.
 
 use crate::queue::queues::Queues;
+use crate::queue::wait_queue::WaitQueue;
 use crate::types::{LeaseUs, QueueId, Rank};
 
 impl Queues {
@@ -37,6 +38,9 @@ impl Queues {
         assert_eq!(self.by_client, again.by_client);
         assert_eq!(self.waits, again.waits);
         assert_eq!(self.vacant, again.vacant);
+        let lanes = self.queues.values().filter_map(WaitQueue::lanes);
+        let lanes: usize = lanes.map(|lanes| lanes.waiting().len()).sum();
+        assert_eq!(self.lanes, lanes as u64, "the lanes");
         let gauges = |queues: &Queues| (queues.places, queues.kept, queues.waiting);
         assert_eq!(gauges(self), gauges(&again));
         let mut unkept = self.keeps.difference(&again.keeps);

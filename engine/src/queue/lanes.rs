@@ -59,6 +59,8 @@ pub struct Lanes {
     lanes: BTreeMap<LaneName, Lane>,
     seats: BTreeMap<Seat, LaneName>,
     heads: BTreeMap<Order, u32>,
+    /// The lanes in which somebody waits, by their first places.
+    firsts: BTreeMap<Rank, LaneName>,
     /// The place that was chosen, and did not fit.
     chosen: Option<(LaneName, Rank)>,
     /// The lanes that have come or lost their last place since they were last sorted.
@@ -89,6 +91,10 @@ impl Lane {
         fits.then_some((ask.permits, (permits, turn, *rank)))
     }
 
+    fn first(&self) -> Option<Rank> {
+        self.line.first_key_value().map(|(rank, _)| *rank)
+    }
+
     fn is_empty(&self) -> bool {
         self.line.is_empty() && self.vacant == 0
     }
@@ -102,6 +108,8 @@ impl Lanes {
         }
         let kept = line.values().filter(|ask| ask.is_kept).count();
         let name = LaneName::default();
+        let first = line.first_key_value();
+        let firsts = first.map(|(rank, _)| (*rank, name.clone()));
         let lane = Lane {
             line,
             vacant,
@@ -111,6 +119,7 @@ impl Lanes {
         Lanes {
             lanes: BTreeMap::from([(name.clone(), lane)]),
             touched: vec![name],
+            firsts: firsts.into_iter().collect(),
             ..Lanes::default()
         }
     }
@@ -168,7 +177,14 @@ impl Lanes {
 
     fn change<R>(&mut self, name: &[u8], change: impl FnOnce(&mut Lane) -> R) -> Option<R> {
         let lane = self.lanes.get_mut(name)?;
+        let before = lane.first();
         let result = change(lane);
+        let first = lane.first();
+        if first != before {
+            before.map(|rank| self.firsts.remove(&rank));
+            let first = first.map(|rank| (rank, lane.name.clone()));
+            self.firsts.extend(first);
+        }
         let unsorted = self.unsorted.as_ref();
         let is_sorted = !lane.is_new && unsorted.is_none_or(|from| name < from.as_bytes());
         let seat = lane.seat(self.of.1);
@@ -316,7 +332,8 @@ impl Lanes {
         let lines = self.lanes.into_values().flat_map(|lane| lane.line);
         let seats = self.seats.into_iter().map(drop);
         let heads = self.heads.into_iter().map(drop);
-        lines.map(drop).chain(seats).chain(heads)
+        let firsts = self.firsts.into_iter().map(drop);
+        lines.map(drop).chain(seats).chain(heads).chain(firsts)
     }
 
     /// Returns the bytes on the heap.
@@ -325,6 +342,7 @@ impl Lanes {
             size_of::<(LaneName, Lane)>() + size_of::<(Rank, Ask)>(),
             size_of::<(Seat, LaneName)>(),
             size_of::<(Order, u32)>(),
+            size_of::<(Rank, LaneName)>(),
         ];
         let trees = sizes.map(|bytes| heap::tree(self.lanes.len(), bytes));
         heap::allocated(size_of::<Lanes>()) + trees.iter().sum::<usize>()
@@ -335,6 +353,12 @@ impl Lanes {
         self.lanes
             .get(name)
             .is_some_and(|lane| !lane.line.is_empty())
+    }
+
+    /// Returns the lanes in which somebody waits, the longest wait first, each with its first place and how many wait.
+    pub fn waiting(&self) -> impl ExactSizeIterator<Item = (&LaneName, Rank, usize)> {
+        let firsts = self.firsts.iter();
+        firsts.map(|(rank, name)| (name, *rank, self.places(name).0))
     }
 
     pub fn turn(&self, name: &LaneName) -> Turn {

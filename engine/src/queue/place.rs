@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::change::KeptPlace;
 use crate::heap;
-use crate::hold::{Grant, Hold};
+use crate::hold::Grant;
 use crate::short_bytes::LaneName;
 use crate::types::{
     Claim, ClientId, Family, LeaseMs, LeaseUs, MonoUs, Rank, Token, UnixMs, WaiterId,
@@ -40,6 +40,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Returns what is asked for, and in which lane.
+    pub fn what(&self) -> (Claim, &[u8]) {
+        (self.claim, self.lane.as_bytes())
+    }
+
     /// Returns the lane of a request for permits.
     pub fn lane(&self) -> Option<&LaneName> {
         Some(&self.lane).filter(|_| self.claim.family() == Family::Semaphore)
@@ -180,9 +185,9 @@ impl Place {
             && self.owner == request.owner
     }
 
-    /// Whether the hold is what the place asks for.
-    pub fn is_of(&self, hold: &Hold) -> bool {
-        (hold.claim(), hold.lane()) == (self.claim, self.lane.as_bytes())
+    /// Returns what the place asks for, and in which lane.
+    pub fn what(&self) -> (Claim, &[u8]) {
+        (self.claim, self.lane.as_bytes())
     }
 
     /// Whether the place is in the line of those that are served.

@@ -51,6 +51,8 @@ pub struct Queues {
     pub(super) kept: u64,
     /// The number of requests that wait, by family: those whose client waits for a reply, and kept places.
     pub(super) waiting: [u64; Family::ALL.len()],
+    /// The number of lanes in which somebody waits.
+    pub(super) lanes: u64,
     pub(super) last_number: u64,
     /// The turn at which this server took over.
     pub(super) turns_from: Turn,
@@ -176,7 +178,7 @@ impl Queues {
         self.change(id, |queue| queue.answer_watchers(answer));
     }
 
-    /// Changes the places of a queue, and keeps `by_since` right.
+    /// Changes the places of a queue, and keeps `by_since` and `lanes` right.
     pub(super) fn change<R>(
         &mut self,
         id: QueueId,
@@ -184,6 +186,9 @@ impl Queues {
     ) -> Option<R> {
         let queue = self.queues.get_mut(&id)?;
         let result = change(queue);
+        let lanes = queue.lanes().map_or(0, |lanes| lanes.waiting().len());
+        let before = std::mem::replace(&mut queue.lanes_before, lanes);
+        self.lanes = self.lanes + lanes as u64 - before as u64;
         let since = queue.waiting_since();
         if since != queue.since {
             if let Some(before) = std::mem::replace(&mut queue.since, since) {
@@ -306,6 +311,11 @@ impl Queues {
     /// are no waiters.
     pub fn waiting(&self, family: Family) -> u64 {
         self.waiting[family as usize]
+    }
+
+    /// The number of lanes in which somebody waits, in queues in which a place names a lane.
+    pub fn lanes(&self) -> u64 {
+        self.lanes
     }
 
     /// Returns the databases that have queues.

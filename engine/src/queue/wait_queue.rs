@@ -45,6 +45,8 @@ pub struct WaitQueue {
     pub(super) space: Space,
     /// The moment under which the queue is in `Queues::by_since`; `None` if it has no waiters.
     pub(super) since: Option<MonoUs>,
+    /// How many of its lanes are counted in `Queues::lanes`.
+    pub(super) lanes_before: usize,
     line: BTreeMap<Rank, Place>,
     vacant: BTreeMap<Rank, Place>,
     index: Index,
@@ -94,6 +96,7 @@ impl WaitQueue {
             holder: None,
             space,
             since: None,
+            lanes_before: 0,
             line: BTreeMap::new(),
             vacant: BTreeMap::new(),
             index: Index::default(),

@@ -171,6 +171,7 @@ pub fn kinds() -> [HistoryKind; 10] {
             keys: 2,
             keeps: false,
             lanes: 3,
+            paced: true,
             tokens: 12,
             conns: 14,
             ..usual

@@ -431,7 +431,7 @@ fn lanes_in_every_short_history() {
         Step::Acquire(permits(2, 1, 1).block()),
     ];
     let alphabet = [
-        Step::Acquire(permits(3, 1, 2).block()),
+        Step::Acquire(permits(3, 1, 2).min_hold(4).block()),
         Step::Acquire(permits(4, 2, 3).lane_limit(2).keep(5)),
         Step::Acquire(permits(4, 2, 3).lane_limit(3).block_ms(2)),
         Step::Acquire(permits(5, 1, 0).block()),

@@ -236,3 +236,19 @@ fn lanes_are_sorted_anew_when_the_name_has_another_value() {
     world.step(&Step::Rename(OTHER, KEY));
     assert_eq!(world.tick(), [(5, "granted")], "lane 2 has two in use now");
 }
+
+#[test]
+fn place_that_rests_is_in_use_by_its_lane() {
+    let mut world = world();
+    let rests = permits(0, 1).lane(1).limit(2).min_hold(50);
+    assert_eq!(told(&mut world, rests), "granted");
+    assert_eq!(told(&mut world, permits(1, 1).lane(2)), "granted");
+    assert_eq!(told(&mut world, waits(2, 1)), "waits");
+    assert_eq!(told(&mut world, waits(3, 2)), "waits");
+    assert_eq!(release(&mut world, 0), []);
+    // Lane 2 has nothing in use now, and its turn is later than that of lane 1.
+    assert_eq!(release(&mut world, 1), [(3, "granted")]);
+    world.step(&Step::Pass { us: 50_000 });
+    world.step(&Step::Tick);
+    assert_eq!(world.heard(), [(2, "granted")]);
+}

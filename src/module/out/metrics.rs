@@ -72,6 +72,7 @@ fn write_fields(shell: &mut Shell, sink: &mut InfoSink) {
     let sum_of_families = |of: &dyn Fn(Family) -> u64| Family::ALL.into_iter().map(of).sum::<u64>();
     field("holds", sum_of_families(&|family| engine.holds(family)));
     field("resting", engine.resting());
+    field("lanes", engine.lanes());
     field("waiters", sum_of_families(&|family| engine.waiting(family)));
     field("longest_wait_ms", engine.longest_wait_ms(now));
     for family in Family::ALL {

@@ -7,6 +7,7 @@ mod first_listener;
 mod histories_replicated;
 mod indexes_replicated;
 mod kept_places_failover;
+mod lanes_replicated;
 mod min_replicas;
 mod passed_on_release;
 mod paused;

@@ -13,6 +13,7 @@ impl Lanes {
             lanes.map(places).collect::<Vec<_>>()
         });
         assert_eq!(all[0], all[1], "the places of the lanes");
+        assert_eq!(self.firsts, again.firsts, "the first places of the lanes");
     }
 
     /// Panics unless each lane is sorted by what it has in use.

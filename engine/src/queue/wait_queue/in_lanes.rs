@@ -37,7 +37,7 @@ impl WaitQueue {
     }
 
     /// Ceases to keep lanes if no place names one any more. Returns whether lanes are kept.
-    pub fn keep_lanes(&mut self) -> bool {
+    pub(in crate::queue) fn keep_lanes(&mut self) -> bool {
         self.lanes.take_if(|lanes| lanes.are_nameless());
         self.lanes.is_some()
     }
@@ -64,7 +64,7 @@ impl WaitQueue {
     }
 
     /// Begins to keep lanes. All who stand in the queue already are in the nameless one.
-    pub fn begin_lanes(&mut self) {
+    pub(in crate::queue) fn begin_lanes(&mut self) {
         if self.lanes.is_some() {
             return;
         }

@@ -87,7 +87,7 @@ impl Model {
     }
 
     /// Whether a place of the queue names a lane.
-    pub(super) fn names_lanes(&self, name: Name) -> bool {
+    pub fn names_lanes(&self, name: Name) -> bool {
         let mut seats = self.seats(name).iter();
         seats.any(|seat| !seat.lane.is_nameless())
     }

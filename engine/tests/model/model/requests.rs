@@ -6,7 +6,7 @@ use super::{Model, ModelWake, Name, Outcome, Value, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::{Claim, Fence, Now, Rank, Token};
-use dsync_engine::{Family, Refusal, Request};
+use dsync_engine::{Family, LaneName, Refusal, Request};
 
 impl Model {
     pub fn acquire(&mut self, name: Name, request: &Request, now: Now) -> Outcome {
@@ -63,8 +63,8 @@ impl Model {
     /// If the token holds the key already: returns the same hold, with a new lease from now.
     pub(super) fn same_hold(&mut self, name: Name, request: &Request, now: Now) -> Option<Answer> {
         let hold = self.hold_of(name, &request.token)?;
-        if (hold.claim, &hold.lane) != (request.claim, &request.lane) {
-            return Some(Answer::Refused(Refusal::Mismatch));
+        if let Some(refusal) = other(hold.claim, &hold.lane, request) {
+            return Some(Answer::Refused(refusal));
         }
         let fence = hold.fence;
         self.renew_hold(name, fence, request.lease.0, now);
@@ -99,7 +99,7 @@ impl Model {
         let family = request.claim.family();
         let permits = request.claim.permits();
         if let Some(limit) = request.lane_limit.filter(|limit| permits > *limit) {
-            return Outcome::Now(Answer::Refused(Refusal::TooMany { permits, limit }));
+            return Outcome::Now(Answer::Refused(Refusal::TooManyForLane { permits, limit }));
         }
         // A vacant place of another family is over as soon as its token asks in this one.
         self.queue(name).seats.retain(|seat| {
@@ -112,8 +112,9 @@ impl Model {
             return Outcome::Now(verdict.clone());
         }
         if let Some(seat) = self.seats(name).iter().find(same_token) {
-            if (seat.claim, &seat.lane) != (Some(request.claim), &request.lane) {
-                return Outcome::Now(Answer::Refused(Refusal::Mismatch));
+            let claim = seat.claim.expect("a WAIT has no token");
+            if let Some(refusal) = other(claim, &seat.lane, &request) {
+                return Outcome::Now(Answer::Refused(refusal));
             }
             if !queues && !seat.is_vacant() {
                 return Outcome::Now(Answer::NotGranted);
@@ -333,5 +334,15 @@ impl Model {
         }
         self.visit(name, now);
         Some(before.map_or(0, |until_ms| until_ms.saturating_sub(ms(now))))
+    }
+}
+
+/// Returns how a request is refused whose token has something else.
+fn other(claim: Claim, lane: &LaneName, request: &Request) -> Option<Refusal> {
+    let is_same_lane = *lane == request.lane;
+    match claim == request.claim {
+        true if is_same_lane => None,
+        true => Some(Refusal::OtherLane),
+        false => Some(Refusal::Mismatch),
     }
 }

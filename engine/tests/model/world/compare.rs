@@ -6,7 +6,7 @@ use crate::server::{Done, granted};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::hold::Rest;
-use dsync_engine::info::Particulars;
+use dsync_engine::info::{KeyLanes, Particulars};
 use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, WaiterId};
 use dsync_engine::{Family, Reply, WrongType};
 
@@ -290,6 +290,38 @@ impl World {
         assert!(kept.next().is_none(), "{name:?}: places too few");
     }
 
+    /// Compares the lanes in INFO. Lanes in which nobody waits are not there.
+    fn compare_lanes(&self, name: Name, ours: Option<KeyLanes<'_>>) {
+        let holds = &self.model.content(name).expect("a state").holds;
+        let seats = self.model.seats(name).iter();
+        let names_lane = holds.iter().any(|hold| !hold.lane.is_nameless());
+        let waiting = seats.filter(|seat| !seat.is_vacant());
+        let waiting = waiting.filter(|seat| {
+            seat.claim
+                .is_some_and(|claim| claim.family() == Family::Semaphore)
+        });
+        let mut in_order: Vec<_> = waiting.collect();
+        in_order.sort_by_key(|seat| seat.rank);
+        let Some(ours) = ours else {
+            let names_lane = names_lane || in_order.iter().any(|seat| !seat.lane.is_nameless());
+            return assert!(!names_lane, "{name:?}: no lanes");
+        };
+        let mut lanes: Vec<(&[u8], u64, usize)> = Vec::new();
+        for seat in in_order.iter().filter(|_| self.model.names_lanes(name)) {
+            let lane = seat.lane.as_bytes();
+            match lanes.iter_mut().find(|row| row.0 == lane) {
+                Some(row) => row.2 += 1,
+                None => lanes.push((lane, self.model.in_use(name, &seat.lane), 1)),
+            }
+        }
+        let rows = ours.first.iter();
+        let rows: Vec<_> = rows
+            .map(|row| (row.name, row.permits, row.waiters))
+            .collect();
+        assert_eq!(rows, lanes, "{name:?}: the lanes");
+        assert_eq!(ours.count, lanes.len(), "{name:?}: how many lanes");
+    }
+
     pub(super) fn compare_info(&self, name: Name) {
         let content = self.model.content(name).expect("a state");
         let spelling = crate::server::key_bytes(name);
@@ -340,6 +372,7 @@ impl World {
             );
             assert_eq!(ours.claim, hold.claim, "{name:?}: claim");
             assert_eq!(ours.index, hold.index, "{name:?}: index");
+            assert_eq!(ours.lane, hold.lane.as_bytes(), "{name:?}: lane");
             let left_ms = hold.due_us.saturating_sub(self.now.lease.0).div_ceil(1_000);
             let left = match hold.is_resting {
                 true => (0, Some(left_ms)),
@@ -354,6 +387,7 @@ impl World {
             let held_ms = (self.now.unix_us / 1_000).saturating_sub(hold.granted_ms);
             assert_eq!(ours.held_ms, held_ms, "{name:?}: held");
         }
+        self.compare_lanes(name, info.lanes);
         let waiters = info.waiters;
         let seats: Vec<_> = self
             .model
@@ -396,6 +430,7 @@ impl World {
                 "{name:?}: who waits"
             );
             assert_eq!(ours.claim, seat.claim, "{name:?}");
+            assert_eq!(ours.lane, seat.lane.as_bytes(), "{name:?}: its lane");
             // The clocks of two servers differ.
             let age_ms = age_ms(seat.since_us);
             let off_ms = ours.age_ms.abs_diff(age_ms);

@@ -43,7 +43,9 @@ impl World {
         let client = request.client.0;
         let answer = self.same_reply(ask.name, client, reply, outcome);
         let is_judged = match &answer {
-            Ok(Answer::WrongType | Answer::Refused(Refusal::Mismatch)) => false,
+            Ok(Answer::WrongType | Answer::Refused(Refusal::Mismatch | Refusal::OtherLane)) => {
+                false
+            }
             Ok(answer) if granted(answer).is_some() => is_new,
             _ => true,
         };
