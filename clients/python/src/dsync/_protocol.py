@@ -36,10 +36,13 @@ GROUP = Family("DWG", "ADD")
 ONCE = Family("DONCE", "BEGIN")
 
 
-class Granted(NamedTuple):
+@dataclass(frozen=True)
+class Granted:
     fence: int
     #: Which attempt at the work this is; ``None`` outside work-once.
     attempt: Optional[int] = None
+    #: The index of the hold; ``None`` if it was not asked for.
+    index: Optional[int] = None
 
 
 class Waiting(NamedTuple):
@@ -72,7 +75,7 @@ class Request:
     #: Seconds.
     lease: float
     owner: Optional[str]
-    #: LIMIT, PERMITS, MAX or SHARED, as the family has them.
+    #: LIMIT, MAX, SHARED, MINHOLD and so on, as the family has them.
     options: Tuple[Word, ...] = ()
 
     def words(self, *waiting: Word) -> Words:
@@ -144,7 +147,10 @@ def answer(reply: Any) -> Answer:
     if kind == "DONE":
         result = reply[1]
         return Done(result.encode() if isinstance(result, str) else result, int(reply[2]))
-    return GivenUp(text(reply[1]), int(reply[2]))
+    if kind == "FAILED":
+        return GivenUp(text(reply[1]), int(reply[2]))
+    # The first is the token, which is random where an index is asked for.
+    return Granted(int(reply[1]), index=int(reply[2]))
 
 
 def state_and_holders(info: Any) -> Tuple[Optional[str], List[Holder]]:
@@ -156,12 +162,13 @@ def state_and_holders(info: Any) -> Tuple[Optional[str], List[Holder]]:
 
 
 def _holder(row: Dict[str, Any]) -> Holder:
-    owner = row.get("owner")
+    owner, resting = row.get("owner"), row.get("resting-ms")
     return Holder(
         fence=int(row["fence"]),
         owner=None if owner is None else text(owner),
         lease_left=int(row["lease-left-ms"]) / 1_000,
         held_for=int(row["held-ms"]) / 1_000,
+        resting=None if resting is None else int(resting) / 1_000,
     )
 
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
         on_lost: Optional[Callable[[Any], object]]
 
 
-#: The options that only work-once has, and those of its decorator besides.
+#: The options that only locks, only semaphores and only work-once have, and those of the latter's decorator besides.
+LOCK = ("shared", "min_hold")
+SEMAPHORE = ("limit", "permits", "lane", "lane_limit", "min_hold", "index")
 ONCE = ("max_attempts", "keep", "forever", "retry_delay")
 DECORATOR = (*ONCE, "dumps", "loads")
 
@@ -93,21 +95,42 @@ class Kind:
         return Request(self.family, key, _protocol.new_token(), settings.lease, owner, self.options)
 
 
-def lock_kind(shared: bool) -> Kind:
-    return Kind(_protocol.LOCK, ("SHARED",) if shared else ())
+def lock_kind(shared: bool, min_hold: Optional[float]) -> Kind:
+    return Kind(_protocol.LOCK, (*(("SHARED",) if shared else ()), *_min_hold_words(min_hold)))
 
 
-def semaphore_kind(limit: Optional[int], permits: int) -> Kind:
-    limits: Tuple[Word, ...] = () if limit is None else ("LIMIT", limit)
-    return Kind(_protocol.SEMAPHORE, (*limits, "PERMITS", permits))
+def semaphore_kind(
+    limit: Optional[int],
+    permits: int,
+    lane: Optional[str],
+    lane_limit: Optional[int],
+    min_hold: Optional[float],
+    index: bool,
+) -> Kind:
+    if lane_limit is not None and lane is None:
+        raise ValueError(f"lane_limit is the limit of a lane, and there is no lane for the {lane_limit!r}")
+    if index and permits != 1:
+        raise ValueError(f"index is for one permit, not {permits!r}")
+    words = (*_option("LIMIT", limit), "PERMITS", permits, *_option("LANE", lane), *_option("LANELIMIT", lane_limit))
+    return Kind(_protocol.SEMAPHORE, (*words, *_min_hold_words(min_hold), *(("INDEX",) if index else ())))
 
 
 def member_kind(limit: Optional[int]) -> Kind:
-    return Kind(_protocol.GROUP, () if limit is None else ("LIMIT", limit), "DONE")
+    return Kind(_protocol.GROUP, _option("LIMIT", limit), "DONE")
 
 
 def run_kind(max_attempts: Optional[int]) -> Kind:
-    return Kind(_protocol.ONCE, () if max_attempts is None else ("MAX", max_attempts))
+    return Kind(_protocol.ONCE, _option("MAX", max_attempts))
+
+
+def _option(name: str, value: Optional[Word]) -> Tuple[Word, ...]:
+    return () if value is None else (name, value)
+
+
+def _min_hold_words(seconds: Optional[float]) -> Tuple[Word, ...]:
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"min_hold is None or a number of seconds above 0, not {seconds!r}")
+    return _option("MINHOLD", None if seconds is None else _protocol.milliseconds(seconds))
 
 
 def result_words(result: Any, keep: Optional[float], forever: bool) -> Tuple[Word, ...]:

@@ -82,12 +82,14 @@ Result = TypeVar("Result")
 Script = Generator[Step, Any, Result]
 
 
-class Grant(NamedTuple):
+@dataclass(frozen=True)
+class Grant:
     """A hold that was granted."""
 
     request: Request
     fence: int
     attempt: Optional[int]
+    index: Optional[int]
     #: When the last successful request for it was sent.
     sent: float
 
@@ -208,7 +210,7 @@ def _accept(asking: _Asking, granted: Granted, sent: float) -> Script[Optional[G
             asking.may_be_known = False
             return None
     asking.may_be_known = False
-    return Grant(request, granted.fence, granted.attempt, sent)
+    return Grant(request, granted.fence, granted.attempt, granted.index, sent)
 
 
 def _at_most(seconds: float, deadline: Optional[float]) -> float:

@@ -24,9 +24,13 @@ class Holder(NamedTuple):
     lease_left: float
     #: Seconds.
     held_for: float
+    #: Seconds for which the hold, which has ended, still keeps its place taken (``min_hold``); ``None`` while it lives.
+    resting: Optional[float] = None
 
     def __str__(self) -> str:
         owner = _printable(self.owner or "") or "a client that gave no owner"
+        if self.resting is not None:
+            return f"{owner} (fence {self.fence}, ended, rests for another {self.resting:.1f} s)"
         return f"{owner} (fence {self.fence}, for {self.held_for:.1f} s, {self.lease_left:.1f} s of lease left)"
 
 

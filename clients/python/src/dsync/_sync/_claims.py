@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional, Tuple, Type
 from .. import _steps
 from .._blocks import ByHand, exit_of_each_block
 from .._protocol import GivenUp, Request
-from .._settings import Kind, Settings, lock_kind, member_kind, semaphore_kind
+from .._settings import LOCK, SEMAPHORE, Kind, Settings, lock_kind, member_kind, semaphore_kind
 from .._source import check_client
 from .._steps import Grant
 from ..errors import HoldLost, NotAcquired, WorkFailed
@@ -90,26 +90,41 @@ class Claim:
         return run(script, self._client, self.key)
 
 
-def lock(client: Any, key: str, *, shared: bool = False, **options: Unpack[Options]) -> Claim:
+def lock(
+    client: Any, key: str, *, shared: bool = False, min_hold: Optional[float] = None, **options: Unpack[Options]
+) -> Claim:
     """Returns a lock: ``with lock(client, "jobs:1", lease=30) as hold:``.
 
-    ``shared`` holds it together with other shared holders; consecutive shared requests enter together.
+    ``shared`` holds it together with other shared holders; consecutive shared requests enter together. ``min_hold`` is
+    for how many seconds after its grant a hold keeps the key taken even if it ends earlier.
 
     All four families take the options ``lease``, ``wait``, ``owner``, ``margin``, ``own_connection``, ``retry_for`` and
     ``on_lost``, see the README.
     """
-    return Claim(client, key, lock_kind(shared), Settings.of(options, "shared"))
+    return Claim(client, key, lock_kind(shared, min_hold), Settings.of(options, *LOCK))
 
 
 def semaphore(
-    client: Any, key: str, limit: Optional[int] = None, *, permits: int = 1, **options: Unpack[Options]
+    client: Any,
+    key: str,
+    limit: Optional[int] = None,
+    *,
+    permits: int = 1,
+    lane: Optional[str] = None,
+    lane_limit: Optional[int] = None,
+    min_hold: Optional[float] = None,
+    index: bool = False,
+    **options: Unpack[Options],
 ) -> Claim:
     """Returns a semaphore: ``with semaphore(client, "api", limit=5):``.
 
     ``limit`` takes force with the request, so a deploy can change it; ``None`` uses the one in force. ``permits`` is
-    how many of the limit one hold takes. The options are those of :func:`lock`.
+    how many of the limit one hold takes. Free permits go to the ``lane`` that has the fewest in use, and ``lane_limit``
+    bounds how many it may have. With ``index``, ``hold.index`` is the lowest number from 0 that no other hold has. The
+    other options are those of :func:`lock`.
     """
-    return Claim(client, key, semaphore_kind(limit, permits), Settings.of(options, "limit", "permits"))
+    kind = semaphore_kind(limit, permits, lane, lane_limit, min_hold, index)
+    return Claim(client, key, kind, Settings.of(options, *SEMAPHORE))
 
 
 class Group:

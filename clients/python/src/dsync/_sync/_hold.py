@@ -58,6 +58,8 @@ class Hold:
         self.fence = grant.fence
         #: Which attempt at the work this is, from 1; ``None`` outside work-once.
         self.attempt = grant.attempt
+        #: The lowest number from 0 that no other hold had when it was granted; ``None`` unless asked for (``index``).
+        self.index = grant.index
         #: Set when the hold is lost.
         self.lost: threading.Event = _Lost(self._lease)
         # A thread is needed only by holds that live long enough to be renewed.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Coroutine, Optio
 from .. import _steps
 from .._blocks import ByHand, exit_of_each_block
 from .._protocol import GivenUp, Request
-from .._settings import Kind, Settings, lock_kind, member_kind, semaphore_kind
+from .._settings import LOCK, SEMAPHORE, Kind, Settings, lock_kind, member_kind, semaphore_kind
 from .._source import check_client
 from .._steps import Grant
 from ..errors import HoldLost, NotAcquired, WorkFailed
@@ -91,16 +91,28 @@ class Claim:
         return await run(script, self._client, self.key)
 
 
-def lock(client: Any, key: str, *, shared: bool = False, **options: Unpack[Options]) -> Claim:
+def lock(
+    client: Any, key: str, *, shared: bool = False, min_hold: Optional[float] = None, **options: Unpack[Options]
+) -> Claim:
     """Returns a lock: ``async with lock(client, "jobs:1", lease=30) as hold:``; see :func:`dsync.lock`."""
-    return Claim(client, key, lock_kind(shared), Settings.of(options, "shared"))
+    return Claim(client, key, lock_kind(shared, min_hold), Settings.of(options, *LOCK))
 
 
 def semaphore(
-    client: Any, key: str, limit: Optional[int] = None, *, permits: int = 1, **options: Unpack[Options]
+    client: Any,
+    key: str,
+    limit: Optional[int] = None,
+    *,
+    permits: int = 1,
+    lane: Optional[str] = None,
+    lane_limit: Optional[int] = None,
+    min_hold: Optional[float] = None,
+    index: bool = False,
+    **options: Unpack[Options],
 ) -> Claim:
     """Returns a semaphore: ``async with semaphore(client, "api", limit=5):``; see :func:`dsync.semaphore`."""
-    return Claim(client, key, semaphore_kind(limit, permits), Settings.of(options, "limit", "permits"))
+    kind = semaphore_kind(limit, permits, lane, lane_limit, min_hold, index)
+    return Claim(client, key, kind, Settings.of(options, *SEMAPHORE))
 
 
 class Group:

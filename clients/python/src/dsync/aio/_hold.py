@@ -69,6 +69,8 @@ class Hold:
         self.fence = grant.fence
         #: Which attempt at the work this is, from 1; ``None`` outside work-once.
         self.attempt = grant.attempt
+        #: The lowest number from 0 that no other hold had when it was granted; ``None`` unless asked for (``index``).
+        self.index = grant.index
         #: Set when the hold is lost.
         self.lost: asyncio.Event = _Lost(self._lease)
         self._loop = asyncio.get_running_loop()

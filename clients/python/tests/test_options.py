@@ -1,0 +1,108 @@
+"""The options of locks and semaphores that say who is next and for how long: lanes, rests and indexes."""
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, List
+
+import pytest
+from modes import LONGEST_CALL, Mode, Queue, User, modes
+from servers import until_waiting
+from test_lock import waiters
+from test_modes import started
+
+import dsync
+import dsync.aio
+
+
+def aside(user: User, claim: Any) -> "Future[Any]":
+    """Has a thread wait for a hold."""
+    return ThreadPoolExecutor(1).submit(lambda: user.do(claim.acquire()))
+
+
+@modes("one")
+def test_index_is_the_lowest_that_is_free(mode: Mode) -> None:
+    with started(mode) as (server, user):
+        first, second = (user.do(user.semaphore("s", limit=2, index=True).acquire()) for _ in range(2))
+        assert (first.index, second.index) == (0, 1)
+        for own_connection in (True, False):
+            next_one = aside(user, user.semaphore("s", limit=2, index=True, own_connection=own_connection))
+            until_waiting(lambda: waiters(server.client()), 1)
+            user.do(first.release())
+            first = next_one.result(LONGEST_CALL)
+            assert first.index == 0
+        server.client().execute_command("DSEM.REVOKE", "s", second.fence)
+        assert not user.do(second.renew())
+        assert (second.index, second.left(), second.lost.is_set()) == (1, 0, True)
+        assert not user.do(second.release())
+        user.do(first.release())
+        for claim in (user.semaphore("s", limit=1), user.lock("k")):
+            with user.block(claim) as hold:
+                assert hold.index is None
+
+
+@modes("one")
+def test_hold_that_ends_early_rests(mode: Mode) -> None:
+    with started(mode) as (server, user):
+        for key, claim in (("k", user.lock), ("s", lambda key, **options: user.semaphore(key, limit=1, **options))):
+            with user.block(claim(key, min_hold=60, owner="web-1")) as hold:
+                pass
+            refusal = rf"held by web-1 \(fence {hold.fence}, ended, rests for another \d+\.\d s\)"
+            with pytest.raises(dsync.NotAcquired, match=refusal) as refused:
+                user.do(claim(key, wait=0).acquire())
+            resting = refused.value.holders[0].resting
+            assert resting is not None
+            assert 0 < resting <= 60
+            server.client().delete(key)
+
+            begun = time.monotonic()
+            for _ in range(3):
+                with user.block(claim(key, min_hold=0.5)):
+                    pass
+            assert time.monotonic() - begun >= 1
+
+
+@modes("one")
+def test_lane_with_fewer_permits_is_next(mode: Mode) -> None:
+    with started(mode) as (server, user):
+        held = user.do(user.semaphore("s", limit=1, lane="flood").acquire())
+        queue = Queue()
+        for number, lane in enumerate(["flood", "flood", "flood", "other"]):
+            queue.add(user, user.semaphore("s", limit=1, lane=lane, own_connection=number % 2 == 0))
+            until_waiting(lambda: waiters(server.client()), number + 1)
+        user.do(held.release())
+        queue.join()
+        assert queue.served == [3, 0, 1, 2]
+
+
+@modes("one")
+def test_lane_has_no_more_permits_than_its_limit(mode: Mode) -> None:
+    with started(mode) as (_, user):
+
+        def attempt(lane: str, lane_limit: int) -> Any:
+            return user.do(user.semaphore("s", limit=5, lane=lane, lane_limit=lane_limit, wait=0).acquire())
+
+        holds: List[Any] = [attempt("a", 2), attempt("a", 2), attempt("b", 1)]
+        for lane, lane_limit in (("a", 2), ("b", 1)):
+            with pytest.raises(dsync.NotAcquired):
+                attempt(lane, lane_limit)
+        user.do(holds.pop(0).release())
+        holds.append(attempt("a", 2))
+        for hold in holds:
+            user.do(hold.release())
+
+
+@pytest.mark.parametrize("package", [dsync, dsync.aio])
+def test_nonsense_is_refused_before_anything_is_sent(package: Any) -> None:
+    library = pytest.importorskip("redis.asyncio" if package is dsync.aio else "redis")
+    client = library.Redis(port=1)
+    with pytest.raises(ValueError, match="lane_limit is the limit of a lane"):
+        package.semaphore(client, "s", limit=5, lane_limit=2)
+    with pytest.raises(ValueError, match="index is for one permit, not 2"):
+        package.semaphore(client, "s", limit=5, permits=2, index=True)
+    for claim in (package.lock, package.semaphore):
+        with pytest.raises(ValueError, match="min_hold is None or a number of seconds above 0, not -1"):
+            claim(client, "k", min_hold=-1)
+    with pytest.raises(TypeError, match="no option 'lanes', did you mean 'lane'"):
+        package.semaphore(client, "s", lanes="a")
+    with pytest.raises(TypeError, match="no option 'lane'"):
+        package.lock(client, "k", lane="a")
