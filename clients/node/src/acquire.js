@@ -42,7 +42,7 @@ async function acquire(client, family, key, options, words, { Class = Hold } = {
             case 'granted': {
                 const since = await freshSince(claim, sent, isTry ? deadline : Infinity);
                 if (since !== undefined) {
-                    const hold = new Class(claim, found.fence, since, found.attempt);
+                    const hold = new Class(claim, found, since);
                     asking.becomes(hold);
                     return { hold };
                 }

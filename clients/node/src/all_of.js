@@ -81,8 +81,8 @@ class Holds {
 }
 
 /**
- * Waits for several keys: a text names a lock, `{ lock, shared }` a lock and `{ semaphore, limit, permits }` a semaphore.
- * They are acquired one after the other in the order of their names, whatever order they are given in, so no two callers
+ * Waits for several keys: a text names a lock, `{ lock, … }` a lock and `{ semaphore, … }` a semaphore, with options of
+ * their own. They are acquired one after the other in the order of their names, whatever order they are given in, so no two callers
  * wait for each other. `inGivenOrder` keeps the order of the caller, which must then be the same everywhere. The wait and
  * the signal are for all together. Resolves to the holds once it has them all.
  */
@@ -123,12 +123,12 @@ function wantOf(key) {
     if (typeof key === 'string') {
         return { isLock: true, key, options: {} };
     }
-    const { lock: locked, shared, semaphore: limited, limit, permits } = key;
+    const { lock: locked, shared, semaphore: limited, limit, permits, lane, laneLimit, minHoldMs, index } = key;
     if (locked !== undefined && limited === undefined) {
-        return { isLock: true, key: locked, options: { shared } };
+        return { isLock: true, key: locked, options: { shared, minHoldMs } };
     }
     if (limited !== undefined && locked === undefined) {
-        return { isLock: false, key: limited, options: { limit, permits } };
+        return { isLock: false, key: limited, options: { limit, permits, lane, laneLimit, minHoldMs, index } };
     }
     throw new TypeError('allOf takes texts, { lock } and { semaphore, limit }');
 }

@@ -90,6 +90,16 @@ function texts(words) {
     return words.map((word) => (Buffer.isBuffer(word) ? word : String(word)));
 }
 
+/** The words of an option of the request; none if it is not given. */
+function option(name, value) {
+    return value === undefined ? [] : [name, value];
+}
+
+/** The same of `minHoldMs`, which locks and semaphores have. */
+function minHold({ minHoldMs }) {
+    return option('MINHOLD', minHoldMs === undefined ? undefined : wholeMs('minHoldMs', minHoldMs, 1));
+}
+
 function ms(name, value) {
     if (typeof value !== 'number' || !(value >= 0)) {
         throw new RangeError(`${name} must be a number of milliseconds, 0 or more, not ${value}`);
@@ -104,4 +114,4 @@ function wholeMs(name, value, least) {
     return value;
 }
 
-module.exports = { Claim, ms, texts };
+module.exports = { Claim, minHold, ms, option, texts };

@@ -17,9 +17,10 @@ class DsyncError extends Error {
  */
 class NotAcquired extends DsyncError {
     constructor(key, holders, server, cause) {
-        const names = holders.map(({ owner, fence, leaseLeftMs }) => {
+        const names = holders.map(({ owner, fence, leaseLeftMs, restingMs }) => {
             const who = owner === null ? 'a client without owner' : shown(owner);
-            return `${who} (fence ${fence}, ${leaseLeftMs} ms left)`;
+            const left = restingMs === undefined ? `${leaseLeftMs} ms left` : `ended, rests for another ${restingMs} ms`;
+            return `${who} (fence ${fence}, ${left})`;
         });
         const held = names.length > 0 ? `, held by ${names.join(', ')}` : '';
         const why = cause === undefined ? '' : `: ${server}: ${reasonOf(cause)}`;

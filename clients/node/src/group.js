@@ -4,7 +4,7 @@
 
 const { acquire } = require('./acquire.js');
 const { clientOf } = require('./client.js');
-const { ms, texts } = require('./claim.js');
+const { ms, option, texts } = require('./claim.js');
 const { HoldLost } = require('./errors.js');
 const { Hold } = require('./hold.js');
 const { checkNames } = require('./options.js');
@@ -42,8 +42,7 @@ class Group {
     async add(options = {}) {
         checkNames('group', options);
         const all = { ...this.#options, ...options };
-        const words = all.limit === undefined ? [] : ['LIMIT', all.limit];
-        const { hold } = await acquire(this.#client, 'group', this.key, all, words, { Class: Member });
+        const { hold } = await acquire(this.#client, 'group', this.key, all, option('LIMIT', all.limit), { Class: Member });
         return hold;
     }
 

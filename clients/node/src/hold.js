@@ -38,12 +38,15 @@ class Hold {
     #renewal;
     #loss = new Loss(this);
 
-    constructor(claim, fence, sent) {
+    /** `found` is the outcome of the request, which was sent at the Moment `sent`. */
+    constructor(claim, { fence, index }, sent) {
         this.#claim = claim;
         /** The key, as the caller named it. */
         this.key = claim.key;
         /** The public number of the hold, which only grows. The resource should refuse a smaller one than it has seen. */
         this.fence = fence;
+        /** The lowest number from 0 that no other hold had at the grant; undefined unless it was asked for. */
+        this.index = index;
         this.#renewal = new Renewal(claim, fence, sent, this);
     }
 

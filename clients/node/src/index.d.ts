@@ -45,6 +45,8 @@ export interface HoldOptions {
 export interface LockOptions extends HoldOptions {
     /** Together with other shared holds. Default: alone. */
     shared?: boolean;
+    /** For how long after its grant a hold that ends earlier keeps the key taken, 1 to `dsync.max-lease-ms`. Default: 0. */
+    minHoldMs?: number;
 }
 
 export interface SemaphoreOptions extends HoldOptions {
@@ -52,6 +54,14 @@ export interface SemaphoreOptions extends HoldOptions {
     limit?: number;
     /** How many permits to take, 1 to 1000000; default 1. */
     permits?: number;
+    /** Free permits go to the lane that has the fewest in use. A text of 1 to 128 bytes. Default: the lane of all without one. */
+    lane?: string;
+    /** How many permits the lane may have in use, 1 to 1000000. Default: as many as there are. */
+    laneLimit?: number;
+    /** For how long after its grant a hold that ends earlier keeps its permits taken, 1 to `dsync.max-lease-ms`. Default: 0. */
+    minHoldMs?: number;
+    /** Whether the hold gets an index. For one permit only. Default: false. */
+    index?: boolean;
 }
 
 export interface GroupOptions extends HoldOptions {
@@ -91,6 +101,8 @@ export class Hold {
     readonly key: string;
     /** The public number of the hold. It only grows, so the resource can refuse a smaller one than it has seen. */
     readonly fence: number;
+    /** The lowest number from 0 that no other hold of the semaphore had at the grant; undefined unless it was asked for. */
+    readonly index: number | undefined;
     /** Aborts with a HoldLost when the hold is lost; never when it is released. Give it to the work. */
     readonly signal: AbortSignal;
     /** For how long the hold is certain without another renewal; 0 after its end. */
@@ -199,7 +211,10 @@ export const once: {
 };
 
 /** A key of `allOf`: a text is a lock. */
-export type Want = string | { lock: string; shared?: boolean } | { semaphore: string; limit?: number; permits?: number };
+export type Want =
+    | string
+    | ({ lock: string } & Omit<LockOptions, keyof HoldOptions>)
+    | ({ semaphore: string } & Omit<SemaphoreOptions, keyof HoldOptions>);
 
 /**
  * Waits for several keys, which are acquired one after the other in the order of their names, so that no two callers wait
@@ -222,8 +237,17 @@ export class DsyncError extends Error {}
 /** The key was not acquired: a try was refused, or the wait ran out. */
 export class NotAcquired extends DsyncError {
     readonly key: string;
-    /** Who held the key a moment later; empty where INFO is not allowed or not answered. */
-    readonly holders: ReadonlyArray<{ owner: string | null; fence: number; leaseLeftMs: number; heldMs: number }>;
+    /**
+     * Who held the key a moment later; empty where INFO is not allowed or not answered. `restingMs` is for how long a hold
+     * that has ended still keeps its place taken (`minHoldMs`); others do not have it.
+     */
+    readonly holders: ReadonlyArray<{
+        owner: string | null;
+        fence: number;
+        leaseLeftMs: number;
+        heldMs: number;
+        restingMs?: number;
+    }>;
 }
 
 /** The hold has ended, or its lease ran out without an answer: another may hold the key. */

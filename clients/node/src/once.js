@@ -3,7 +3,7 @@
 'use strict';
 
 const { acquire } = require('./acquire.js');
-const { texts } = require('./claim.js');
+const { option, texts } = require('./claim.js');
 const { clientOf } = require('./client.js');
 const { HoldLost, reasonOf } = require('./errors.js');
 const { Hold } = require('./hold.js');
@@ -18,10 +18,10 @@ const GET_FOR_MS = 10_000;
 
 /** A run of the work: the hold of who does it. It ends by done, fail or release; otherwise its lease ends it, as failed. */
 class Run extends Hold {
-    constructor(claim, fence, sent, attempt) {
-        super(claim, fence, sent);
+    constructor(claim, found, sent) {
+        super(claim, found, sent);
         /** Which attempt this is, from 1. Above 1 an earlier one failed, or died: it may have done a part of the work. */
-        this.attempt = attempt;
+        this.attempt = found.attempt;
     }
 
     /**
@@ -101,7 +101,7 @@ async function begin(client, key, options = {}) {
 }
 
 async function begun(client, key, options) {
-    const words = options.maxAttempts === undefined ? [] : ['MAX', options.maxAttempts];
+    const words = option('MAX', options.maxAttempts);
     const { hold, done } = await acquire(client, 'once', key, options, words, { Class: Run });
     return hold === undefined ? done : { run: hold };
 }

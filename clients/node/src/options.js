@@ -7,8 +7,8 @@ const KEEP = ['keepMs', 'forever'];
 const BEGIN = [...HOLD, 'maxAttempts'];
 
 const OPTIONS = {
-    lock: [...HOLD, 'shared'],
-    semaphore: [...HOLD, 'limit', 'permits'],
+    lock: [...HOLD, 'shared', 'minHoldMs'],
+    semaphore: [...HOLD, 'limit', 'permits', 'lane', 'laneLimit', 'minHoldMs', 'index'],
     allOf: [...HOLD, 'inGivenOrder'],
     group: [...HOLD, 'limit'],
     'group.wait': ['waitMs', 'signal'],

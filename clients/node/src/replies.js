@@ -17,8 +17,11 @@ function outcomeOf(reply) {
             return { kind: 'granted', fence: Number(reply[2]), attempt: Number(reply[3]) };
         case 'DONE':
             return { kind: 'done', ...doneOf(reply) };
-        default:
+        case 'FAILED':
             return { kind: 'failed', reason: String(reply[1]), attempts: Number(reply[2]) };
+        default:
+            // The first is the token, which is random.
+            return { kind: 'granted', fence: Number(reply[1]), index: Number(reply[2]) };
     }
 }
 
@@ -35,6 +38,7 @@ function holdersOf(reply) {
         fence: Number(holder.fence),
         leaseLeftMs: Number(holder['lease-left-ms']),
         heldMs: Number(holder['held-ms']),
+        ...('resting-ms' in holder && { restingMs: Number(holder['resting-ms']) }),
     }));
 }
 

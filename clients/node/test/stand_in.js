@@ -25,7 +25,7 @@ function nodeRedisStandIn(answer) {
     return { commands, isOpen: true, sendCommand, duplicate };
 }
 
-const tokenOf = (words) => (words[0] === 'DLOCK.ACQUIRE' ? words[words.indexOf('TOKEN') + 1] : words[2]);
+const tokenOf = (words) => (words[0].endsWith('.ACQUIRE') ? words[words.indexOf('TOKEN') + 1] : words[2]);
 const granted = (words) => [tokenOf(words), 7];
 
 module.exports = { standIn, nodeRedisStandIn, tokenOf, granted };

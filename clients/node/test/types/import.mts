@@ -23,6 +23,7 @@ import {
     type Holds,
     type Member,
     type Run,
+    type Want,
 } from 'dsync-client';
 
 async function use(client: Client): Promise<void> {
@@ -43,6 +44,8 @@ async function use(client: Client): Promise<void> {
 
     const pages: string = await withHold(semaphore(client, 's', { limit: 5, permits: 2 }), async (hold) => `${hold.key}!`);
     assert.equal(pages, 's!');
+    const slot: number | undefined = await withHold(semaphore(client, 's', { limit: 5, index: true }), ({ index }) => index);
+    assert.equal(slot, 0);
 
     const batch = group(client, 'g', { limit: 2 });
     assert.equal(await batch.expect(2), 2);
@@ -74,6 +77,8 @@ async function use(client: Client): Promise<void> {
         await using all: Holds = await allOf(client, ['k', { lock: 'l', shared: true }, { semaphore: 's', limit: 5 }]);
         assert.equal(all.holds.length, 3);
     }
+    const wants: Want[] = [{ lock: 'l', minHoldMs: 55_000 }, { semaphore: 's', limit: 5, lane: 'tenant:7', laneLimit: 2 }];
+    assert.equal(wants.length, 2);
     assert.equal(typeof HoldLost, 'function');
     closeSubscription(client);
 }

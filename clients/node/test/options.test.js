@@ -1,0 +1,139 @@
+// The options of locks and semaphores that say who is next and for how long: lanes, rests and indexes.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+
+const { ReplyError } = require('ioredis5');
+
+const dsync = require('dsync-client');
+const { ALL } = require('./libraries.js');
+const { Server, queued } = require('./servers.js');
+const { standIn, tokenOf } = require('./stand_in.js');
+const { after, before, describe, test } = require('./story.js');
+
+const { NotAcquired } = dsync;
+
+for (const library of ALL) {
+    describe(library.name, { concurrency: true }, () => {
+        let server;
+        let client;
+
+        before(async () => {
+            server = await Server.start();
+            client = await library.open(server.url);
+        });
+        after(() => {
+            dsync.closeSubscription(client);
+            library.close(client);
+            server.end();
+        });
+
+        test('index is the lowest that is free', async () => {
+            const options = { limit: 2, index: true };
+            let first = await dsync.semaphore(client, 'index', options);
+            const second = await dsync.semaphore(client, 'index', options);
+            assert.deepEqual([first.index, second.index], [0, 1]);
+            for (const ownConnection of [true, false]) {
+                const next = dsync.semaphore(client, 'index', { ...options, ownConnection });
+                await queued(server, 1, 'index', 'DSEM');
+                await first.release();
+                first = await next;
+                assert.equal(first.index, 0);
+            }
+            assert.equal(await server.call('DSEM.REVOKE', 'index', second.fence), 1);
+            assert.equal(await second.renew(), false);
+            assert.deepEqual([second.index, second.isHeld, second.signal.aborted], [1, false, true]);
+            await first.release();
+            {
+                const both = await dsync.allOf(client, ['k', { semaphore: 'index', ...options }]);
+                assert.deepEqual(both.holds.map(({ index }) => index), [undefined, 0]);
+                await both.release();
+            }
+            const plain = await dsync.semaphore(client, 'index', { limit: 1 });
+            assert.equal(plain.index, undefined);
+            await plain.release();
+        });
+
+        test('hold that ends early rests', async () => {
+            const asks = [
+                ['rests:k', (options) => dsync.lock(client, 'rests:k', options)],
+                ['rests:s', (options) => dsync.semaphore(client, 'rests:s', { limit: 1, ...options })],
+            ];
+            for (const [key, ask] of asks) {
+                const { fence } = await dsync.withHold(ask({ minHoldMs: 60_000, owner: 'web-1' }), (hold) => hold);
+                await assert.rejects(ask({ waitMs: 0 }), (error) => {
+                    const held = `held by web-1 \\(fence ${fence}, ended, rests for another \\d+ ms\\)$`;
+                    assert.match(error.message, new RegExp(held));
+                    assert.ok(error.holders[0].restingMs > 0 && error.holders[0].restingMs <= 60_000);
+                    return error instanceof NotAcquired;
+                });
+                await server.call('DEL', key);
+
+                const begun = performance.now();
+                for (let n = 1; n <= 3; n += 1) {
+                    await dsync.withHold(ask({ minHoldMs: 500 }), (hold) => hold);
+                }
+                assert.ok(performance.now() - begun >= 1_000);
+            }
+        });
+
+        test('lane with fewer permits is next', async () => {
+            const ask = (lane, ownConnection) => dsync.semaphore(client, 'lanes', { limit: 1, lane, ownConnection });
+            const first = await ask('flood');
+            const served = [];
+            const tasks = [];
+            for (const lane of ['flood', 'flood', 'flood', 'other']) {
+                const number = tasks.length;
+                tasks.push(dsync.withHold(ask(lane, number % 2 === 0), () => served.push(number)));
+                await queued(server, tasks.length, 'lanes', 'DSEM');
+            }
+            await first.release();
+            await Promise.all(tasks);
+            assert.deepEqual(served, [3, 0, 1, 2]);
+        });
+
+        test('lane has no more permits than its limit', async () => {
+            const ask = (lane, laneLimit) => dsync.semaphore(client, 'limited', { limit: 5, lane, laneLimit, waitMs: 0 });
+            const first = await ask('a', 2);
+            const others = [await ask('a', 2), await ask('b', 1)];
+            await assert.rejects(ask('a', 2), NotAcquired);
+            await assert.rejects(ask('b', 1), NotAcquired);
+            await first.release();
+            others.push(await ask('a', 2));
+            await Promise.all(others.map((hold) => hold.release()));
+        });
+    });
+}
+
+test('options are those of each repeat, and the index that of the last answer', async () => {
+    const answers = [new ReplyError('LOADING'), null, new ReplyError('READONLY')];
+    const answer = (...words) => {
+        const next = answers.shift();
+        return next ?? (next === null ? ['WAITING', 1, 'dsync:{k}:9'] : [tokenOf(words), 7, 0]);
+    };
+    const client = standIn(answer);
+    const options = { limit: 5, lane: 'tenant:7', laneLimit: 2, minHoldMs: 250, index: true, owner: '' };
+    const hold = await dsync.semaphore(client, 'k', options);
+    assert.deepEqual([hold.fence, hold.index], [7, 0]);
+    const asked = client.commands.map((words) => words.join(' ').replace(tokenOf(words), 't'));
+    const request = 'TOKEN t PX 30000 LIMIT 5 LANE tenant:7 LANELIMIT 2 MINHOLD 250 INDEX QUEUE 5000';
+    assert.deepEqual(asked, Array(4).fill(`DSEM.ACQUIRE k ${request}`));
+    await hold.release();
+});
+
+test('nonsense is refused before anything is sent', async () => {
+    const client = standIn(() => assert.fail('nothing is to be sent'));
+    const refused = [
+        [{ laneLimit: 2 }, 'TypeError', /laneLimit is the limit of a lane/],
+        [{ lane: 7 }, 'TypeError', /lane must be a text, not 7/],
+        [{ lane: null }, 'TypeError', /lane must be a text, not null/],
+        [{ permits: 2, index: true }, 'RangeError', /index is for one permit, not 2/],
+        [{ minHoldMs: 0 }, 'RangeError', /minHoldMs must be a whole number of milliseconds, 1 or more, not 0/],
+    ];
+    for (const [options, name, message] of refused) {
+        await assert.rejects(dsync.semaphore(client, 'k', { limit: 5, ...options }), { name, message });
+    }
+    await assert.rejects(dsync.lock(client, 'k', { minHoldMs: -1 }), RangeError);
+    await assert.rejects(dsync.lock(client, 'k', { lane: 'a' }), /lock has no option 'lane'/);
+});
