@@ -11,7 +11,7 @@ pub(crate) type Times = (Duration, Duration, &'static str);
 const MS: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The server's `dsync.max-lease-ms` can be lower, never higher.
+/// Of `min_hold`, too. The server's `dsync.max-lease-ms` can be lower, never higher.
 pub(crate) const LEASE: Times = (MS, DAY.saturating_mul(30), "1 ms to 30 days");
 pub(crate) const KEEP: Times = (MS, DAY.saturating_mul(3_650), "1 ms to 3650 days");
 pub(crate) const RETRY_DELAY: Times = (Duration::ZERO, LEASE.1, "0 to 30 days");
@@ -43,6 +43,27 @@ pub(crate) fn token(value: &str) -> Result<()> {
     let is_in = (1..=128).contains(&value.len());
     // The token itself is a secret.
     check("the length of token", &value.len(), is_in, "1 to 128 bytes")
+}
+
+pub(crate) fn lane(value: &str) -> Result<()> {
+    let is_in = (1..=128).contains(&value.len());
+    check("the length of lane", &value.len(), is_in, "1 to 128 bytes")
+}
+
+/// The limit of a lane needs a lane.
+pub(crate) fn lane_limit(value: u32, lane: Option<&str>) -> Result<()> {
+    check(
+        "lane_limit",
+        &value,
+        lane.is_some(),
+        "given with a lane only",
+    )?;
+    count("lane_limit", value)
+}
+
+/// An index is for one permit.
+pub(crate) fn indexed(permits: u32) -> Result<()> {
+    check("permits", &permits, permits == 1, "1 with an index")
 }
 
 pub(crate) fn owner(value: &str) -> Result<()> {

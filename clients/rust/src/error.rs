@@ -95,6 +95,8 @@ pub struct Holder {
     pub lease_left: Duration,
     /// How long it has been held.
     pub held: Duration,
+    /// For how long the hold, which has ended, still keeps its place taken (`min_hold`); `None` while it lives.
+    pub resting: Option<Duration>,
 }
 
 impl Error {
@@ -246,8 +248,11 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let owner = self.owner.as_deref().map(printable);
         let owner = owner.as_deref().unwrap_or("a holder without a name");
-        let (fence, held) = (self.fence, self.held.as_secs_f64());
-        write!(f, "{owner} (fence {fence}, for {held:.1} s)")
+        write!(f, "{owner} (fence {}, ", self.fence)?;
+        match self.resting {
+            None => write!(f, "for {:.1} s)", self.held.as_secs_f64()),
+            Some(left) => write!(f, "ended, rests for another {:.1} s)", left.as_secs_f64()),
+        }
     }
 }
 
@@ -281,6 +286,7 @@ mod tests {
             owner,
             lease_left: Duration::ZERO,
             held: Duration::ZERO,
+            resting: None,
         };
         let error = Error::NotAcquired {
             key: "jo\u{200b}bs".to_owned(),

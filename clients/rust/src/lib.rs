@@ -12,6 +12,7 @@ mod owner;
 mod passing;
 mod progress;
 mod request;
+mod semaphore;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod server;
@@ -21,8 +22,9 @@ mod text;
 mod wait;
 
 pub use error::{Error, Holder, Loss, Result, ServerError};
-pub use options::{Begun, Group, Lock, Once, Semaphore, Tally};
+pub use options::{Begun, Group, Lock, Once, Tally};
 pub use progress::{KeyInfo, Progress};
 pub use redis;
+pub use semaphore::Semaphore;
 pub use server::Server;
 pub use sync::{Cancel, Client, Hold, Member, Run};

@@ -69,6 +69,7 @@ fn holder(row: &Value) -> Holder {
         owner: None,
         lease_left: Duration::ZERO,
         held: Duration::ZERO,
+        resting: None,
     };
     for (name, value) in fields(row) {
         match name.as_str() {
@@ -76,6 +77,7 @@ fn holder(row: &Value) -> Holder {
             "owner" => holder.owner = owner(value),
             "lease-left-ms" => holder.lease_left = duration(value),
             "held-ms" => holder.held = duration(value),
+            "resting-ms" => holder.resting = Some(duration(value)),
             _ => {}
         }
     }

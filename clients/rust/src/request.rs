@@ -80,7 +80,7 @@ pub(crate) struct Request {
     pub(crate) lease: Duration,
     /// What people are shown; nothing if it is empty.
     pub(crate) owner: String,
-    /// The words that only some families have: LIMIT, PERMITS, MAX, SHARED.
+    /// The words that only some families have: LIMIT, LANE, MAX, SHARED and so on.
     pub(crate) words: Vec<String>,
 }
 
@@ -92,13 +92,20 @@ pub(crate) enum Waiting {
     Block(Duration),
 }
 
+/// What a request was granted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Grant {
+    pub(crate) fence: u64,
+    /// Of work that is done once; 1 of all others.
+    pub(crate) attempt: u64,
+    /// `None` unless it was asked for.
+    pub(crate) index: Option<u32>,
+}
+
 /// What a request is answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    Granted {
-        fence: u64,
-        attempt: u64,
-    },
+    Granted(Grant),
     Waiting {
         place: u64,
         channel: String,
@@ -160,9 +167,19 @@ pub(crate) fn outcome(reply: Value) -> RedisResult<Outcome> {
         Value::Array(items) => items,
         other => return Err(unexpected(&other)),
     };
+    // The token comes first, and it can be any text: so a grant is told by its shape.
+    let granted = |fence, index| {
+        Ok(Outcome::Granted(Grant {
+            fence: read(fence)?,
+            attempt: 1,
+            index,
+        }))
+    };
     if let [_, fence] = items.as_slice() {
-        let fence = read(fence)?;
-        return Ok(Outcome::Granted { fence, attempt: 1 });
+        return granted(fence, None);
+    }
+    if let [_, fence @ Value::Int(_), index @ Value::Int(_)] = items.as_slice() {
+        return granted(fence, Some(read(index)?));
     }
     let kind: String = items.first().map(read).transpose()?.unwrap_or_default();
     match (kind.as_str(), items.as_slice()) {
@@ -170,10 +187,11 @@ pub(crate) fn outcome(reply: Value) -> RedisResult<Outcome> {
             place: read(place)?,
             channel: read(channel)?,
         }),
-        ("RUN", [_, _, fence, attempt]) => Ok(Outcome::Granted {
+        ("RUN", [_, _, fence, attempt]) => Ok(Outcome::Granted(Grant {
             fence: read(fence)?,
             attempt: read(attempt)?,
-        }),
+            index: None,
+        })),
         ("DONE", [_, result, attempt]) => Ok(Outcome::Done {
             result: read(result)?,
             attempt: read(attempt)?,
@@ -246,23 +264,22 @@ mod tests {
 
     #[test]
     fn replies_are_read_by_their_shape() {
-        let granted = outcome(Value::Array(vec![text("t"), Value::Int(7)]));
-        assert_eq!(
-            granted,
-            Ok(Outcome::Granted {
+        let grant = |attempt, index| {
+            Ok(Outcome::Granted(Grant {
                 fence: 7,
-                attempt: 1
-            })
-        );
+                attempt,
+                index,
+            }))
+        };
+        // The second token is a caller's own.
+        for token in [text("t"), text("WAITING")] {
+            let mut items = vec![token, Value::Int(7)];
+            assert_eq!(outcome(Value::Array(items.clone())), grant(1, None));
+            items.push(Value::Int(0));
+            assert_eq!(outcome(Value::Array(items)), grant(1, Some(0)));
+        }
         let run = vec![text("RUN"), text("t"), Value::Int(7), Value::Int(2)];
-        let granted = outcome(Value::Array(run));
-        assert_eq!(
-            granted,
-            Ok(Outcome::Granted {
-                fence: 7,
-                attempt: 2
-            })
-        );
+        assert_eq!(outcome(Value::Array(run)), grant(2, None));
         let waiting = vec![text("WAITING"), Value::Int(3), text("dsync:{k}:9")];
         let (place, channel) = (3, "dsync:{k}:9".to_owned());
         assert_eq!(

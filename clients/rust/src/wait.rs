@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Moment;
 use crate::error::{Error, Result};
+use crate::request::Grant;
 use crate::settings::TRY;
 
 /// How long one BLOCK lasts. A connection that died without a word is noticed after this and the time for an answer, while
@@ -74,11 +75,7 @@ impl Withdrawal {
 #[derive(Debug)]
 pub(crate) enum Verdict {
     /// The moment is that at which the granted request was sent.
-    Granted {
-        fence: u64,
-        attempt: u64,
-        sent: Moment,
-    },
+    Granted { grant: Grant, sent: Moment },
     Done {
         result: Option<Vec<u8>>,
         attempt: u64,

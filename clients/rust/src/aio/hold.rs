@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::ending::{self, Ending};
 use crate::error::{Error, Loss, Result};
 use crate::lease::Lease;
-use crate::request::{Command, Request, read};
+use crate::request::{Command, Grant, Request, read};
 
 /// A hold of a lock or of a semaphore's permits. A task renews its lease at each third.
 ///
@@ -32,7 +32,7 @@ struct Shared {
     client: Client,
     request: Request,
     lease: Lease,
-    fence: u64,
+    grant: Grant,
 }
 
 impl Hold {
@@ -40,14 +40,14 @@ impl Hold {
         client: &Client,
         margin: Option<Duration>,
         request: Request,
-        fence: u64,
+        grant: Grant,
         sent: Moment,
     ) -> Hold {
         let shared = Arc::new(Shared {
             client: client.clone(),
             lease: Lease::new(request.lease, margin, sent),
             request,
-            fence,
+            grant,
         });
         tokio::spawn(renew(Arc::clone(&shared)));
         Hold {
@@ -65,7 +65,13 @@ impl Hold {
     /// Returns the hold's public number. It only ever rises, so a resource that remembers the highest one that it has seen
     /// can refuse an older holder.
     pub fn fence(&self) -> u64 {
-        self.shared.fence
+        self.shared.grant.fence
+    }
+
+    /// Returns the lowest number from 0 that no other hold of the semaphore had at the grant; `None` unless it was asked
+    /// for with [`Semaphore::index`](crate::Semaphore::index). A hold that is lost keeps it, and another may have it, too.
+    pub fn index(&self) -> Option<u32> {
+        self.shared.grant.index
     }
 
     /// Returns the secret name of the hold, for commands of one's own. Who has it can release and renew.

@@ -10,8 +10,9 @@ use crate::aio::wait::ask;
 use crate::aio::{Begun, Client, Hold, Member, Run, Waits};
 use crate::bounds;
 use crate::error::{Error, Result};
-use crate::options::{Group, Lock, Once, Options, Semaphore, Tally};
+use crate::options::{Group, Lock, Once, Options, Tally};
 use crate::request::{Family, Outcome, Request, millis, outcome, read, unexpected};
+use crate::semaphore::Semaphore;
 use crate::wait::{BLOCK, Verdict, WaitLimit};
 
 impl Client {
@@ -183,13 +184,9 @@ impl Once<Client> {
         let request = self.request()?;
         Ok(
             match ask(&self.client, &self.options, &request, limit).await? {
-                Verdict::Granted {
-                    fence,
-                    attempt,
-                    sent,
-                } => {
-                    let hold = Hold::new(&self.client, self.options.margin, request, fence, sent);
-                    Begun::Run(Run::new(hold, attempt, self.ending))
+                Verdict::Granted { grant, sent } => {
+                    let hold = Hold::new(&self.client, self.options.margin, request, grant, sent);
+                    Begun::Run(Run::new(hold, grant.attempt, self.ending))
                 }
                 Verdict::Done { result, attempt } => Begun::Done { result, attempt },
             },
@@ -263,8 +260,8 @@ async fn hold(
     limit: WaitLimit,
 ) -> Result<Hold> {
     match ask(client, options, &request, limit).await? {
-        Verdict::Granted { fence, sent, .. } => {
-            Ok(Hold::new(client, options.margin, request, fence, sent))
+        Verdict::Granted { grant, sent } => {
+            Ok(Hold::new(client, options.margin, request, grant, sent))
         }
         Verdict::Done { .. } => Err(unexpected(&Value::Nil).into()),
     }

@@ -98,13 +98,7 @@ impl Waiter<'_> {
             let answer = self.client.send(&command, effort).await?;
             let sent = answer.sent;
             let channel = match outcome(answer.reply)? {
-                Outcome::Granted { fence, attempt } => {
-                    return Ok(Verdict::Granted {
-                        fence,
-                        attempt,
-                        sent,
-                    });
-                }
+                Outcome::Granted(grant) => return Ok(Verdict::Granted { grant, sent }),
                 Outcome::Waiting { place, channel } => {
                     self.tell(place).await;
                     channel

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::lease::Lease;
-use crate::request::{Request, read};
+use crate::request::{Grant, Request, read};
 use crate::sync::Client;
 
 /// What the hold shares with the threads that renew and watch it.
@@ -16,7 +16,7 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) request: Request,
     pub(crate) lease: Lease,
-    pub(crate) fence: u64,
+    pub(crate) grant: Grant,
 }
 
 /// Starts renewing. Without a thread the hold lasts for one lease, and is then told as lost.

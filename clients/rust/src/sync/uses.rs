@@ -6,8 +6,9 @@ use redis::Value;
 
 use crate::bounds;
 use crate::error::{Error, Result};
-use crate::options::{Begun, Group, Lock, Once, Options, Semaphore, Tally};
+use crate::options::{Begun, Group, Lock, Once, Options, Tally};
 use crate::request::{Family, Outcome, Request, millis, outcome, read, unexpected};
+use crate::semaphore::Semaphore;
 use crate::sync::wait::ask;
 use crate::sync::{Cancel, Client, Hold, Member, Run};
 use crate::wait::{BLOCK, Verdict, WaitLimit};
@@ -178,13 +179,9 @@ impl Once<Client> {
     fn begin_with(&self, limit: WaitLimit) -> Result<Begun> {
         let request = self.request()?;
         Ok(match ask(&self.client, &self.options, &request, limit)? {
-            Verdict::Granted {
-                fence,
-                attempt,
-                sent,
-            } => {
-                let hold = Hold::new(&self.client, self.options.margin, request, fence, sent);
-                Begun::Run(Run::new(hold, attempt, self.ending))
+            Verdict::Granted { grant, sent } => {
+                let hold = Hold::new(&self.client, self.options.margin, request, grant, sent);
+                Begun::Run(Run::new(hold, grant.attempt, self.ending))
             }
             Verdict::Done { result, attempt } => Begun::Done { result, attempt },
         })
@@ -233,8 +230,8 @@ impl Once<Client> {
 
 fn hold(client: &Client, options: &Options, request: Request, limit: WaitLimit) -> Result<Hold> {
     match ask(client, options, &request, limit)? {
-        Verdict::Granted { fence, sent, .. } => {
-            Ok(Hold::new(client, options.margin, request, fence, sent))
+        Verdict::Granted { grant, sent } => {
+            Ok(Hold::new(client, options.margin, request, grant, sent))
         }
         Verdict::Done { .. } => Err(unexpected(&Value::Nil).into()),
     }

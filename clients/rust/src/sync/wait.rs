@@ -84,13 +84,7 @@ impl Waiter<'_> {
         loop {
             let (sent, outcome) = self.send(waiting, limit)?;
             match outcome {
-                Outcome::Granted { fence, attempt } => {
-                    return Ok(Verdict::Granted {
-                        fence,
-                        attempt,
-                        sent,
-                    });
-                }
+                Outcome::Granted(grant) => return Ok(Verdict::Granted { grant, sent }),
                 Outcome::Waiting { place, .. } => self.tell(place),
                 Outcome::Done { result, attempt } => return Ok(Verdict::Done { result, attempt }),
                 Outcome::Failed { reason, attempts } => {

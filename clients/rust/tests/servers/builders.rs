@@ -132,6 +132,31 @@ fn option_that_no_server_takes_is_named_with_its_value_and_bound() {
         semaphore().limit(5).permits(1_000_001).acquire(),
         ["permits", "1000001", count],
     );
+    let lane = || semaphore().limit(5).lane("a");
+    assert_names(lane().lane_limit(0).acquire(), ["lane_limit", "0", count]);
+    assert_names(
+        semaphore().limit(5).lane_limit(2).acquire(),
+        ["lane_limit", "2", "with a lane only"],
+    );
+    for (name, length) in [("", "0"), (long.as_str(), "129")] {
+        assert_names(
+            semaphore().limit(5).lane(name).acquire(),
+            ["lane", length, "1 to 128 bytes"],
+        );
+    }
+    assert_names(
+        semaphore().limit(5).permits(2).index().acquire(),
+        ["permits", "2", "1 with an index"],
+    );
+    let rest = "1 ms to 30 days";
+    assert_names(
+        lock().min_hold(Duration::ZERO).acquire(),
+        ["min_hold", "0ns", rest],
+    );
+    assert_names(
+        lane().min_hold(31 * day).acquire(),
+        ["min_hold", "2678400s", rest],
+    );
     assert_names(client.group("c").limit(0).add(), ["limit", "0", count]);
     assert_names(client.group("c").expect(0), ["jobs", "0", count]);
     let once = || client.once("d");

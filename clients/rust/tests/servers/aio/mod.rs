@@ -5,6 +5,7 @@ mod cluster;
 mod ending;
 mod families;
 mod hold;
+mod options;
 mod outage;
 mod queue;
 mod reach;

@@ -6,6 +6,7 @@ mod ending;
 mod families;
 mod give_up;
 mod hold;
+mod options;
 mod outage;
 mod queue;
 mod reach;
