@@ -17,6 +17,7 @@ sys.path.insert(0, str(HERE.parent / "python" / "tests"))
 
 import rows_of_failovers  # noqa: E402, F401
 import rows_of_holds  # noqa: E402, F401
+import rows_of_options  # noqa: E402, F401
 import rows_of_requests  # noqa: E402, F401
 from lab import Lab  # noqa: E402
 from rows import ROWS, Cannot, Row  # noqa: E402

@@ -50,12 +50,14 @@ async function acquire(order) {
         held.set(order.as, run);
         return { is: 'held', fence: run.fence, attempt: run.attempt };
     }
+    options.minHoldMs = order.min_hold;
+    const { limit, lane, lane_limit: laneLimit, index } = order;
     const hold =
         order.family === 'semaphore'
-            ? await dsync.semaphore(client, order.key, { ...options, limit: order.limit })
+            ? await dsync.semaphore(client, order.key, { ...options, limit, lane, laneLimit, index })
             : await dsync.lock(client, order.key, options);
     held.set(order.as, hold);
-    return { is: 'held', fence: hold.fence };
+    return { is: 'held', fence: hold.fence, index: hold.index };
 }
 
 /** Resolves to whether the hold is lost within so many milliseconds. */

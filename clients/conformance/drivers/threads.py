@@ -40,13 +40,16 @@ def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
             return {"is": "done", "text": (run.result or b"").decode()}
         held[order["as"]] = (run.hold, run, block)
         return {"is": "held", "fence": run.hold.fence, "attempt": run.attempt}
+    if "min_hold" in order:
+        words["min_hold"] = order["min_hold"] / 1000
     if order["family"] == "semaphore":
-        claim = dsync.semaphore(client, key, limit=order["limit"], **words)
+        words.update((name, order[name]) for name in ("limit", "lane", "lane_limit", "index") if name in order)
+        claim = dsync.semaphore(client, key, **words)
     else:
         claim = dsync.lock(client, key, **words)
     hold = claim.acquire()
     held[order["as"]] = (hold, None, None)
-    return {"is": "held", "fence": hold.fence}
+    return {"is": "held", "fence": hold.fence, "index": hold.index}
 
 
 def obey(order: Dict[str, Any]) -> Dict[str, Any]:

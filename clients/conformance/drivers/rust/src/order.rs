@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use dsync_client::redis::sentinel::{SentinelClient, SentinelServerType};
-use dsync_client::{Error, Server};
+use dsync_client::{Error, Lock, Semaphore, Server};
 use serde_json::{Value, json};
 
 pub struct Order(Value);
@@ -39,6 +39,32 @@ impl Order {
     pub fn count(&self, field: &str) -> Option<u32> {
         self.number(field)
             .map(|count| u32::try_from(count).expect("a small number"))
+    }
+
+    /// Adds the order's options of a semaphore.
+    pub fn semaphore<C>(&self, mut semaphore: Semaphore<C>) -> Semaphore<C> {
+        semaphore = semaphore.limit(self.count("limit").expect("a limit"));
+        if let Some(lane) = self.0["lane"].as_str() {
+            semaphore = semaphore.lane(lane);
+        }
+        if let Some(limit) = self.count("lane_limit") {
+            semaphore = semaphore.lane_limit(limit);
+        }
+        if let Some(time) = self.time("min_hold") {
+            semaphore = semaphore.min_hold(time);
+        }
+        if self.0["index"].as_bool() == Some(true) {
+            semaphore = semaphore.index();
+        }
+        semaphore
+    }
+
+    /// Adds the order's options of a lock.
+    pub fn lock<C>(&self, lock: Lock<C>) -> Lock<C> {
+        match self.time("min_hold") {
+            Some(time) => lock.min_hold(time),
+            None => lock,
+        }
     }
 
     /// The servers that `connect` names.

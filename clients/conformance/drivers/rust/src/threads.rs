@@ -108,23 +108,21 @@ impl Driver {
                 }
             }
             "semaphore" => {
-                let limit = order.count("limit").expect("a limit");
-                Held::Hold(ask!(
-                    client.semaphore(key).limit(limit),
-                    acquire,
-                    acquire_for,
-                    try_acquire
-                ))
+                let semaphore = order.semaphore(client.semaphore(key));
+                Held::Hold(ask!(semaphore, acquire, acquire_for, try_acquire))
             }
-            _ => Held::Hold(ask!(client.lock(key), acquire, acquire_for, try_acquire)),
+            _ => {
+                let lock = order.lock(client.lock(key));
+                Held::Hold(ask!(lock, acquire, acquire_for, try_acquire))
+            }
         };
         let attempt = match &held {
             Held::Run(run) => Some(run.attempt()),
             Held::Hold(_) => None,
         };
-        let fence = held.fence();
+        let (fence, index) = (held.fence(), held.index());
         self.held.lock().expect("held").insert(order.name(), held);
-        Ok(json!({ "is": "held", "fence": fence, "attempt": attempt }))
+        Ok(json!({ "is": "held", "fence": fence, "attempt": attempt, "index": index }))
     }
 
     fn until_lost(&self, order: &Order) -> Value {

@@ -1,0 +1,94 @@
+"""Rows of the options that say who is next and for how long: lanes, rests and indexes."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from servers import SOON, Proxy, eventually, until_in_sync
+
+from driver import Answer
+from lab import Lab
+from rows import hold, is_, row
+from rows_of_failovers import killed
+
+
+def begin(lab: Lab, name: str, **words: Any) -> Future[Answer]:
+    """The driver asks for a permit."""
+    words = {"key": lab.key, "lease": 30_000, "wait": None, "limit": 1, **words}
+    return lab.driver.begin("acquire", family="semaphore", **{"as": name}, **words)
+
+
+def places(lab: Lab) -> int:
+    reply = lab.ask("DSEM.INFO", lab.key) or []
+    return int(dict(zip(reply[::2], reply[1::2])).get("waiters", 0))
+
+
+@row("one")
+def index_is_kept_when_its_answer_is_lost(lab: Lab) -> None:
+    proxy = Proxy(lab.server.port)
+    lab.driver = lab.another("one", [proxy.port])
+    # From here on it has a connection.
+    hold(lab, key="other")
+    proxy.cut_answers()
+    asked = begin(lab, "a", limit=2, index=True)
+    eventually(lambda: lab.ask("DSEM.INFO", lab.key), "a hold that nobody has heard of")
+    proxy.mend()
+    assert is_(asked.result(timeout=SOON), "held")["index"] == 0
+    assert is_(begin(lab, "b", limit=2, index=True).result(timeout=SOON), "held")["index"] == 1
+    proxy.close()
+
+
+@row("one")
+def index_of_a_wait_is_the_one_that_came_back(lab: Lab) -> None:
+    for number in range(2):
+        answer = begin(lab, str(number), limit=2, index=True).result(timeout=SOON)
+        assert is_(answer, "held")["index"] == number
+    waiting = begin(lab, "next", limit=2, index=True)
+    eventually(lambda: places(lab) == 1, "a waiter")
+    is_(lab.driver.ask("release", **{"as": "0"}), "released")
+    assert is_(waiting.result(timeout=SOON), "held")["index"] == 0
+
+
+@row("sentinel", "cluster")
+def wait_with_an_index_goes_on_after_a_failover(lab: Lab) -> None:
+    is_(begin(lab, "first", index=True).result(timeout=SOON), "held")
+    waiting = begin(lab, "next", index=True)
+    eventually(lambda: places(lab) == 1, "a waiter")
+    until_in_sync(lab.server)
+    killed(lab)
+    is_(lab.driver.ask("release", **{"as": "first"}), "released")
+    assert is_(waiting.result(timeout=SOON), "held")["index"] == 0
+
+
+@row("one")
+def hold_that_ends_early_rests(lab: Lab) -> None:
+    for family in ("lock", "semaphore"):
+        hold(lab, key=family, family=family, min_hold=60_000)
+        is_(lab.driver.ask("release", **{"as": "h"}), "released")
+        words = {"family": family, "key": family, "lease": 30_000, "limit": 1}
+        refused = is_(lab.driver.ask("acquire", wait=0, **{"as": "t"}, **words), "busy")
+        assert "rests for another" in refused["text"], refused["text"]
+
+
+@row("one")
+def lane_with_fewer_permits_is_next(lab: Lab) -> None:
+    is_(begin(lab, "first", lane="flood").result(timeout=SOON), "held")
+    waiting = []
+    for number, lane in enumerate(["flood", "flood", "other"]):
+        waiting.append(begin(lab, str(number), lane=lane))
+        eventually(lambda number=number: places(lab) == number + 1, "a waiter more")
+    ended = "first"
+    for number in (2, 0, 1):
+        assert not waiting[number].done()
+        is_(lab.driver.ask("release", **{"as": ended}), "released")
+        is_(waiting[number].result(timeout=SOON), "held")
+        ended = str(number)
+
+
+@row("one")
+def lane_has_no_more_permits_than_its_limit(lab: Lab) -> None:
+    words = {"limit": 5, "wait": 0, "lane_limit": 1}
+    is_(begin(lab, "a", lane="a", **words).result(timeout=SOON), "held")
+    is_(begin(lab, "more", lane="a", **words).result(timeout=SOON), "busy")
+    is_(begin(lab, "b", lane="b", **words).result(timeout=SOON), "held")
