@@ -30,7 +30,7 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    Run(Run),
+    Run(Box<Run>),
     Ls(Ls),
     Revoke(Revoke),
     Log(Log),
@@ -62,8 +62,8 @@ Exit status:
 With --once, 0 also says that the work was done already.
 
 The command's environment has DSYNC_FENCE, the number of the hold, which only grows: let what the command writes to refuse \
-a lower one than it has seen. With --once, DSYNC_ATTEMPT is the number of the attempt, from 1. REDIS_URL and REDISCLI_AUTH \
-are inherited unless --hide-server is given.
+a lower one than it has seen. With --once, DSYNC_ATTEMPT is the number of the attempt, from 1; with --index, DSYNC_INDEX is \
+the index of the hold, from 0. REDIS_URL and REDISCLI_AUTH are inherited unless --hide-server is given.
 
 A request that waits has a place that the server keeps for 5 s after it last heard of it, so the death of a waiter (kill -9) \
 costs the next in line 5 s at most. When the command has ended and the server does not answer, dsync goes on telling it the \
@@ -93,6 +93,18 @@ pub struct Run {
     /// How many permits to take (1 to 1000000) [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = NOT_SEMAPHORE)]
     pub permits: Option<u32>,
+    /// Stand in this lane (1 to 128 bytes): free permits go to the lane that has the fewest in use
+    #[arg(long, value_name = "TEXT", value_parser = lane, conflicts_with_all = NOT_SEMAPHORE)]
+    pub lane: Option<String>,
+    /// How many permits the lane may have in use (1 to 1000000) [default: no bound of its own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "lane", conflicts_with_all = NOT_SEMAPHORE)]
+    pub lane_limit: Option<u32>,
+    /// Take the lowest number from 0 that no other holder of the semaphore has, as DSYNC_INDEX; for one permit
+    #[arg(long, conflicts_with = "permits", conflicts_with_all = NOT_SEMAPHORE)]
+    pub index: bool,
+    /// How long the lock or the permits stay taken from the grant on, also if the command ends earlier (1ms to 30d)
+    #[arg(long, value_name = "TIME", value_parser = min_hold, conflicts_with_all = ["once", "group"])]
+    pub min_hold: Option<Duration>,
     /// Do the work KEY once: exit status 0 is done, any other a failed attempt; done already is success
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub once: Option<String>,
@@ -225,6 +237,21 @@ fn owner(text: &str) -> Result<String, String> {
     }
 }
 
+fn lane(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=128 => Ok(text.into()),
+        other => Err(format!("must have 1 to 128 bytes, not {other}")),
+    }
+}
+
+fn min_hold(text: &str) -> Result<Duration, String> {
+    within(
+        text,
+        Duration::from_millis(1),
+        Duration::from_secs(30 * 86_400),
+    )
+}
+
 fn lease(text: &str) -> Result<Duration, String> {
     within(text, Duration::from_secs(1), Duration::from_secs(86_400))
 }
@@ -256,7 +283,7 @@ mod tests {
 
     fn run(line: &str) -> Run {
         match parse(line).map(|cli| cli.command) {
-            Ok(Command::Run(run)) => run,
+            Ok(Command::Run(run)) => *run,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -301,6 +328,14 @@ mod tests {
             "--once a --shared",
             "--once a --keep 1d --forever",
             "--group a --permits 2",
+            "--group a --lane t",
+            "--lock a --index",
+            "--once a --min-hold 1s",
+            "--semaphore a --limit 5 --lane-limit 2",
+            "--semaphore a --limit 5 --lane=",
+            "--semaphore a --limit 5 --permits 2 --index",
+            "--semaphore a --limit 5 --min-hold 0",
+            "--semaphore a --limit 5 --min-hold 31d",
             "--semaphore a --delay 1s",
             "--lock a --try --wait 5m",
             "--lock a --lease 0.9s",
@@ -315,6 +350,8 @@ mod tests {
             "--lock a --shared --try",
             "--semaphore a --limit 5 --permits 2 --wait 5m",
             "--semaphore a",
+            "--semaphore a --limit 5 --lane t --lane-limit 2 --index --min-hold 200ms",
+            "--lock a --shared --min-hold 55",
             "--once a --max 3 --delay 1s --keep 7d",
             "--once a --forever",
             "--group a --limit 3 --lease 60",

@@ -69,10 +69,14 @@ impl Job {
             Next::GoOn(grant) => grant,
         };
         let name = self.request.name();
-        self.notice.detail(&match grant.attempt() {
-            Some(attempt) => format!("{name} is ours: attempt {attempt}, fence {}", grant.fence()),
-            None => format!("{name} is ours: fence {}", grant.fence()),
-        });
+        let number = match (grant.attempt(), grant.index()) {
+            (Some(attempt), _) => format!("attempt {attempt}, "),
+            (_, Some(index)) => format!("index {index}, "),
+            (None, None) => String::new(),
+        };
+        let fence = grant.fence();
+        self.notice
+            .detail(&format!("{name} is ours: {number}fence {fence}"));
         // The command may write to the same terminal.
         self.notice.flush();
         let environment = |command: &mut Command| {
@@ -92,8 +96,9 @@ impl Job {
 
 /// Sets what the command learns of the hold, and removes what it is not to learn.
 fn environment(command: &mut Command, grant: &Grant, hide_server: bool) {
-    // Of an outer `dsync run --once` the attempt would be misleading here.
+    // The attempt or the index of an outer `dsync run` would be misleading here.
     command.env_remove("DSYNC_ATTEMPT");
+    command.env_remove("DSYNC_INDEX");
     if hide_server {
         let is_ours = |name: &OsStr| {
             name == "REDIS_URL" || name == "REDISCLI_AUTH" || name.as_bytes().starts_with(b"DSYNC_")
@@ -105,5 +110,8 @@ fn environment(command: &mut Command, grant: &Grant, hide_server: bool) {
     command.env("DSYNC_FENCE", grant.fence().to_string());
     if let Some(attempt) = grant.attempt() {
         command.env("DSYNC_ATTEMPT", attempt.to_string());
+    }
+    if let Some(index) = grant.index() {
+        command.env("DSYNC_INDEX", index.to_string());
     }
 }

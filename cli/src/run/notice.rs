@@ -185,11 +185,11 @@ pub fn holders(holders: &[Holder], count: u64) -> Option<String> {
         .map_or("a holder without a name".into(), |owner| {
             printable(owner.as_bytes())
         });
-    let mut text = format!(
-        "held by {owner} for {} (fence {})",
-        short(first.held),
-        first.fence
-    );
+    let state = match first.resting {
+        None => format!(" for {}", short(first.held)),
+        Some(left) => format!(", ended, rests for another {}", short(left)),
+    };
+    let mut text = format!("held by {owner}{state} (fence {})", first.fence);
     match others {
         0 => {}
         1 => text.push_str(" and another"),

@@ -27,11 +27,16 @@ pub enum Key {
     Lock {
         key: String,
         shared: bool,
+        min_hold: Option<Duration>,
     },
     Semaphore {
         key: String,
         limit: Option<u32>,
         permits: u32,
+        lane: Option<String>,
+        lane_limit: Option<u32>,
+        min_hold: Option<Duration>,
+        index: bool,
     },
     Once {
         key: String,
@@ -87,11 +92,16 @@ impl Request {
             (Some(key), ..) => Key::Lock {
                 key: key.clone(),
                 shared: options.shared,
+                min_hold: options.min_hold,
             },
             (_, Some(key), ..) => Key::Semaphore {
                 key: key.clone(),
                 limit: options.limit,
                 permits: options.permits.unwrap_or(1),
+                lane: options.lane.clone(),
+                lane_limit: options.lane_limit,
+                min_hold: options.min_hold,
+                index: options.index,
             },
             (_, _, Some(key), _) => {
                 let keep = match (options.keep, options.forever) {
@@ -155,9 +165,18 @@ impl Request {
             };
         }
         match &self.key {
-            Key::Lock { key, shared } => {
-                let lock = common!(client.lock(key));
-                let lock = if *shared { lock.shared() } else { lock };
+            Key::Lock {
+                key,
+                shared,
+                min_hold,
+            } => {
+                let mut lock = common!(client.lock(key));
+                if *shared {
+                    lock = lock.shared();
+                }
+                if let Some(time) = min_hold {
+                    lock = lock.min_hold(*time);
+                }
                 let hold = match self.wait {
                     Wait::Not => lock.try_acquire(),
                     Wait::AtMost(time) => lock.acquire_for(time),
@@ -169,10 +188,26 @@ impl Request {
                 key,
                 limit,
                 permits,
+                lane,
+                lane_limit,
+                min_hold,
+                index,
             } => {
                 let mut semaphore = common!(client.semaphore(key)).permits(*permits);
                 if let Some(limit) = limit {
                     semaphore = semaphore.limit(*limit);
+                }
+                if let Some(lane) = lane {
+                    semaphore = semaphore.lane(lane);
+                }
+                if let Some(limit) = lane_limit {
+                    semaphore = semaphore.lane_limit(*limit);
+                }
+                if let Some(time) = min_hold {
+                    semaphore = semaphore.min_hold(*time);
+                }
+                if *index {
+                    semaphore = semaphore.index();
                 }
                 let hold = match self.wait {
                     Wait::Not => semaphore.try_acquire(),

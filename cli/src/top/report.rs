@@ -215,7 +215,10 @@ impl Report<'_> {
                     });
                     row.push(holder.fence.to_string());
                     row.push(short_ms(holder.held_ms));
-                    row.push(short_ms(holder.lease_left_ms));
+                    row.push(match holder.resting_ms {
+                        None => short_ms(holder.lease_left_ms),
+                        Some(ms) => format!("rests {}", short_ms(ms)),
+                    });
                 }
             }
             row.push(
@@ -272,13 +275,17 @@ fn key_json(key: &Key) -> Json {
         .first_holders
         .iter()
         .map(|holder| {
-            json!({
+            let mut row = json!({
                 "owner": holder.owner.as_ref().map(text),
                 "client": holder.client,
                 "fence": holder.fence,
                 "held_ms": holder.held_ms,
                 "lease_left_ms": holder.lease_left_ms,
-            })
+            });
+            if let Some(ms) = holder.resting_ms {
+                row["resting_ms"] = ms.into();
+            }
+            row
         })
         .collect();
     let waiters: Vec<Json> = key

@@ -45,6 +45,8 @@ pub struct Holder {
     pub client: Option<u64>,
     pub held_ms: u64,
     pub lease_left_ms: u64,
+    /// Of a hold that has ended: for how long it still keeps its place taken.
+    pub resting_ms: Option<u64>,
 }
 
 pub struct Waiter {
@@ -202,6 +204,7 @@ fn holder(row: &Value) -> Holder {
         client: field(row, "client"),
         held_ms: field(row, "held-ms").unwrap_or_default(),
         lease_left_ms: field(row, "lease-left-ms").unwrap_or_default(),
+        resting_ms: field(row, "resting-ms"),
     }
 }
 

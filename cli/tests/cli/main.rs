@@ -13,6 +13,7 @@ mod follow;
 mod generated;
 mod lists;
 mod losses;
+mod options;
 mod outages;
 mod passwords;
 mod runs;
