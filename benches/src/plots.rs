@@ -10,7 +10,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use crate::invalid::{Context, Result};
-use crate::row::{Place, Row};
+use crate::row::{Place, Row, figure};
 use crate::statistics::median;
 
 const SIZE: (u32, u32) = (860, 480);
@@ -23,10 +23,12 @@ const THEIRS: RGBColor = RGBColor(0xb8, 0x6a, 0x1c);
 pub fn draw(rows: &[Row], out: &Path) -> Result<Vec<PathBuf>> {
     let mut curves: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     let mut bars: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    let mut ranges: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.theirs.is_empty()) {
         match &row.place {
             Some(Place::Curve { chart, .. }) => curves.entry(chart).or_default().push(row),
             Some(Place::Bars { chart }) => bars.entry(chart).or_default().push(row),
+            Some(Place::Ranges { chart, .. }) => ranges.entry(chart).or_default().push(row),
             None => {}
         }
     }
@@ -36,6 +38,9 @@ pub fn draw(rows: &[Row], out: &Path) -> Result<Vec<PathBuf>> {
     }
     for (chart, rows) in bars {
         files.push(file(chart, out, |path| draw_bars(chart, &rows, path))?);
+    }
+    for (chart, rows) in ranges {
+        files.push(file(chart, out, |path| draw_ranges(chart, &rows, path))?);
     }
     Ok(files)
 }
@@ -149,6 +154,67 @@ fn draw_bars(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
     Ok(())
 }
 
+/// A line for each way, with a point for each of its figures, on an axis that grows by factors.
+fn draw_ranges(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
+    let mut lines: Vec<(&str, Vec<f64>)> = Vec::new();
+    let mut add = |name, figure| match lines.iter_mut().find(|line| line.0 == name) {
+        // Ours is the same figure beside each of theirs.
+        Some((_, figures)) if figures.contains(&figure) => {}
+        Some((_, figures)) => figures.push(figure),
+        None => lines.push((name, vec![figure])),
+    };
+    let mut what: Vec<&str> = Vec::new();
+    for row in rows {
+        if let Some(Place::Ranges { ours, theirs, .. }) = &row.place {
+            add(ours, median(&row.ours));
+            add(theirs, median(&row.theirs));
+            // "the longest wait", of "the longest wait, LANE / first come, first served".
+            let name = row.what.split(", ").next().unwrap_or_default();
+            if !what.contains(&name) {
+                what.push(name);
+            }
+        }
+    }
+    let unit = rows.first().map_or("", |row| row.unit);
+    let all = lines
+        .iter()
+        .flat_map(|(_, figures)| figures.iter().copied());
+    let (least, most) = all.fold((f64::MAX, 1.0), |(least, most), figure| {
+        (figure.min(least), figure.max(most))
+    });
+    let left = least / 2.0;
+    let count = lines.len() as f64;
+    let root = SVGBackend::new(path, (SIZE.0, 120 + 56 * lines.len() as u32)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let x = (left..most * 2.0).log_scale();
+    let mut area = framed(&root, chart, x, 0.0..count)?;
+    area.configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .max_light_lines(0)
+        .label_style(LABELS)
+        .x_desc(format!("{} ({unit})", what.join(", ")))
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .draw()?;
+    for (at, (name, figures)) in lines.iter().enumerate() {
+        // The first stands on top.
+        let y = count - at as f64 - 0.7;
+        let colour = if at == 0 { OURS } else { THEIRS };
+        let texts: Vec<_> = figures.iter().map(|value| figure(*value)).collect();
+        let label = format!("{name}: {}", texts.join(", "));
+        let points: Vec<_> = figures.iter().map(|value| (*value, y)).collect();
+        area.draw_series([Text::new(label, (left, y + 0.55), LABELS)])?;
+        area.draw_series(
+            points
+                .iter()
+                .map(|point| Circle::new(*point, 4, colour.filled())),
+        )?;
+        area.draw_series([PathElement::new(points, colour.stroke_width(2))])?;
+    }
+    root.present()?;
+    Ok(())
+}
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Framed<'a, X> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>;
 type DrawResult<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -205,7 +271,22 @@ mod tests {
             })
         };
         let bar = row(Place::Bars { chart: "bars" });
-        let files = draw(&[curve(10.0), curve(10.0), curve(1000.0), bar], &out).unwrap();
+        let range = |theirs| {
+            row(Place::Ranges {
+                chart: "ranges",
+                ours: "queue",
+                theirs,
+            })
+        };
+        let rows = [
+            curve(10.0),
+            curve(10.0),
+            curve(1000.0),
+            bar,
+            range("polls"),
+            range("sleeps"),
+        ];
+        let files = draw(&rows, &out).unwrap();
         let texts: Vec<_> = files
             .iter()
             .map(|path| std::fs::read_to_string(path).unwrap())
@@ -214,5 +295,8 @@ mod tests {
         assert!(files[0].ends_with("a-curve.svg") && files[1].ends_with("bars.svg"));
         assert!(texts[0].contains("waiters") && texts[0].contains("dsync"));
         assert!(texts[1].contains("a hold, RDB"));
+        // Ours once.
+        assert_eq!(texts[2].matches("queue: 2.50\n").count(), 1);
+        assert!(texts[2].contains("polls: 1.50\n") && texts[2].contains("sleeps: 1.50\n"));
     }
 }

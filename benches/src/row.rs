@@ -49,6 +49,12 @@ pub enum Place {
     },
     /// A pair of bars.
     Bars { chart: &'static str },
+    /// A point of the lines of `ours` and `theirs`, which have a point for each row.
+    Ranges {
+        chart: &'static str,
+        ours: &'static str,
+        theirs: &'static str,
+    },
 }
 
 #[derive(Clone, Debug, Serialize)]

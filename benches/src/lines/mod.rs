@@ -6,12 +6,14 @@ mod bystanders;
 mod cluster;
 mod commands;
 mod families;
+mod floods;
 mod growth;
 mod handoff;
 mod instructions;
 mod lapses;
 mod memory;
 mod native;
+mod paces;
 mod requests;
 mod restore;
 mod servers;
@@ -62,6 +64,10 @@ const fn growth(name: &'static str, what: &'static str, run: Run) -> Line {
 
 const fn instructions(name: &'static str, what: &'static str, run: Run) -> Line {
     line(Mode::Instructions, name, what, run)
+}
+
+const fn peers(name: &'static str, what: &'static str, run: Run) -> Line {
+    line(Mode::Peers, name, what, run)
 }
 
 pub const ALL: &[Line] = &[
@@ -154,6 +160,12 @@ pub const ALL: &[Line] = &[
         "acquire + release on one, two and three primaries",
         cluster::run,
     ),
+    peers(
+        "floods",
+        "a tenant's flood, and what the others wait",
+        floods::run,
+    ),
+    peers("paces", "a rate whose callers wait", paces::run),
     instructions(
         "requests-instructions",
         "what the server executes for a request",

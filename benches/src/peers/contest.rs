@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::library::Driver;
 use super::peer::{How, Peer};
-use super::ports::{Algorithm, Terms};
+use super::ports::{Algorithm, Make, Terms};
 use super::visits::{Figures, Size, Stay, Visit, Visits};
 use crate::bench::{Bench, Side};
 use crate::client::Client;
@@ -39,12 +39,8 @@ pub struct Outcome {
 pub fn run(peer: &Peer, side: &mut Side, size: &Size, bench: &Bench) -> Result<Outcome> {
     let (visits, what, commands) = match peer.how {
         How::Port(make) => {
-            let workers = (0..size.workers)
-                .map(|worker| make(&terms(side, worker, size)))
-                .collect::<Result<Vec<_>>>()?;
-            side.control.ok("CONFIG RESETSTAT")?;
-            let visits = contend(workers, size)?;
-            (visits, "port".to_owned(), commands(&mut side.control)?)
+            let (visits, commands) = of_port(make, side, size)?;
+            (visits, "port".to_owned(), commands)
         }
         How::Library(language) => {
             let mut driver = Driver::contend(bench, language, peer.name, side.server.port(), size)?;
@@ -69,10 +65,21 @@ pub fn run(peer: &Peer, side: &mut Side, size: &Size, bench: &Bench) -> Result<O
     })
 }
 
+/// Returns all visits, and how many commands the server carried out for them.
+pub fn of_port(make: Make, side: &mut Side, size: &Size) -> Result<(Visits, f64)> {
+    let workers = (0..size.workers)
+        .map(|worker| make(&terms(side, worker, size)))
+        .collect::<Result<Vec<_>>>()?;
+    side.control.ok("CONFIG RESETSTAT")?;
+    let visits = contend(workers, size)?;
+    Ok((visits, commands(&mut side.control)?))
+}
+
 fn terms(side: &Side, worker: usize, size: &Size) -> Terms {
     Terms {
         port: side.server.port(),
         worker: worker as u64,
+        tenant: 0,
         permits: size.permits,
         lease_ms: None,
     }

@@ -38,6 +38,7 @@ pub fn run(peer: &Peer, side: &Side, bench: &Bench) -> Result<Crash> {
                 make(&Terms {
                     port: side.server.port(),
                     worker,
+                    tenant: 0,
                     permits: None,
                     lease_ms: Some(lease_ms),
                 })

@@ -7,14 +7,14 @@
 //!
 //! Absent on purpose: targets. What a peer does with its own delays is shown, not judged.
 
-mod contest;
+pub mod contest;
 mod crash;
 mod library;
 mod peer;
 mod plot;
-mod ports;
+pub mod ports;
 mod table;
-mod visits;
+pub mod visits;
 
 use std::time::Duration;
 

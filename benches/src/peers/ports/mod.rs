@@ -11,6 +11,7 @@ pub mod locking_worker;
 pub mod rate_limiter;
 pub mod redisson;
 pub mod redisson_fair;
+pub mod redisson_rate;
 pub mod semaphore_go;
 pub mod set_nx;
 
@@ -24,6 +25,9 @@ use dsync_testkit::resp::{Frame, write_request};
 
 /// What all workers compete for.
 pub const KEY: &[u8] = b"shared";
+
+/// The span of a rate: in any so many milliseconds there are as many grants as there are permits.
+pub const SPAN_MS: u64 = 500;
 
 /// One worker's side of an algorithm. To drop it is what the death of the worker's process is to the server: its
 /// connections close, and nothing is given back.
@@ -44,6 +48,8 @@ pub struct Terms {
     /// Of the server, on the loopback interface.
     pub port: u16,
     pub worker: u64,
+    /// On whose behalf it asks.
+    pub tenant: u64,
     /// None for a lock, otherwise the semaphore's limit.
     pub permits: Option<usize>,
     /// None for the lease that the algorithm has by default.
