@@ -17,7 +17,7 @@ import dsync
 from dsync import _lease, _protocol, _retry, _steps
 from dsync._lease import Lease, default_margin
 from dsync._protocol import LOCK, SEMAPHORE, Done, GivenUp, Request
-from dsync._settings import semaphore_kind
+from dsync._settings import lock_kind, semaphore_kind
 from dsync._steps import Ask, Block, Grant, Pause, Script, Turn, Waits, Watch
 from dsync._sync._alarm import Clock
 
@@ -114,6 +114,11 @@ def test_options_are_those_of_each_repeat_and_the_index_that_of_the_last_answer(
     assert (grant.fence, grant.index) == (7, 0)
     asked = [line.split(" PX 9000 TOKEN t ")[0] for line in story.said if line.startswith("DSEM.")]
     assert asked == ["DSEM.ACQUIRE k LIMIT 5 PERMITS 1 LANE tenant:7 LANELIMIT 2 MINHOLD 250 INDEX"] * 5
+
+
+@pytest.mark.parametrize(("seconds", "ms"), [(1e-5, 1), (0.055, 55), (1 / 30, 34), (60, 60_000)])
+def test_rest_is_no_shorter_than_it_was_asked_for(seconds: float, ms: int) -> None:
+    assert lock_kind(False, seconds).options == ("MINHOLD", ms)
 
 
 def test_attempts_that_are_used_up_are_no_index(story: Story) -> None:

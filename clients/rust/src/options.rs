@@ -12,7 +12,7 @@ use crate::ending::{Ending, Keep};
 use crate::error::Result;
 use crate::owner::default_owner;
 use crate::progress::Progress;
-use crate::request::{Family, Request, millis, new_token};
+use crate::request::{Family, Request, new_token};
 use crate::sync::{Cancel, Client, Run};
 
 type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;
@@ -310,7 +310,9 @@ pub(crate) fn min_hold_words(time: Option<Duration>) -> Result<Vec<String>> {
         return Ok(Vec::new());
     };
     bounds::time("min_hold", time, bounds::LEASE)?;
-    Ok(vec!["MINHOLD".to_owned(), millis(time).to_string()])
+    // Rounded up: a place rests no shorter than it was asked for.
+    let ms = time.as_nanos().div_ceil(1_000_000);
+    Ok(vec!["MINHOLD".to_owned(), ms.to_string()])
 }
 
 pub(crate) fn limit_words(limit: Option<u32>) -> Result<Vec<String>> {
@@ -323,4 +325,17 @@ fn count_words(word: &str, option: &'static str, count: Option<u32>) -> Result<V
     };
     bounds::count(option, count)?;
     Ok(vec![word.to_owned(), count.to_string()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rest_is_no_shorter_than_it_was_asked_for() {
+        for (micros, ms) in [(1_000, "1"), (1_001, "2"), (55_000_000, "55000")] {
+            let time = Duration::from_micros(micros);
+            assert_eq!(min_hold_words(Some(time)).unwrap(), ["MINHOLD", ms]);
+        }
+    }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 
@@ -130,7 +131,8 @@ def _option(name: str, value: Optional[Word]) -> Tuple[Word, ...]:
 def _min_hold_words(seconds: Optional[float]) -> Tuple[Word, ...]:
     if seconds is not None and not seconds > 0:
         raise ValueError(f"min_hold is None or a number of seconds above 0, not {seconds!r}")
-    return _option("MINHOLD", None if seconds is None else _protocol.milliseconds(seconds))
+    # Rounded up: a place rests no shorter than it was asked for.
+    return _option("MINHOLD", None if seconds is None else math.ceil(round(seconds * 1_000, 3)))
 
 
 def result_words(result: Any, keep: Optional[float], forever: bool) -> Tuple[Word, ...]:
