@@ -5,13 +5,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, List
 
 import pytest
+import redis
+import redis.asyncio
 from modes import LONGEST_CALL, Mode, Queue, User, modes
 from servers import until_waiting
 from test_lock import waiters
 from test_modes import started
+from test_scripts import GONE, QUEUED, Story, acquire, waits
 
 import dsync
 import dsync.aio
+from dsync import _steps
+from dsync._protocol import SEMAPHORE, GivenUp, Request
+from dsync._settings import lock_kind, semaphore_kind
 
 
 def aside(user: User, claim: Any) -> "Future[Any]":
@@ -91,9 +97,8 @@ def test_lane_has_no_more_permits_than_its_limit(mode: Mode) -> None:
             user.do(hold.release())
 
 
-@pytest.mark.parametrize("package", [dsync, dsync.aio])
-def test_nonsense_is_refused_before_anything_is_sent(package: Any) -> None:
-    library = pytest.importorskip("redis.asyncio" if package is dsync.aio else "redis")
+@pytest.mark.parametrize(("package", "library"), [(dsync, redis), (dsync.aio, redis.asyncio)])
+def test_nonsense_is_refused_before_anything_is_sent(package: Any, library: Any) -> None:
     client = library.Redis(port=1)
     with pytest.raises(ValueError, match="lane_limit is the limit of a lane"):
         package.semaphore(client, "s", limit=5, lane_limit=2)
@@ -106,3 +111,26 @@ def test_nonsense_is_refused_before_anything_is_sent(package: Any) -> None:
         package.semaphore(client, "s", lanes="a")
     with pytest.raises(TypeError, match="no option 'lane'"):
         package.lock(client, "k", lane="a")
+
+
+@pytest.mark.parametrize("own_connection", [True, False])
+def test_options_are_those_of_each_repeat_and_the_index_that_of_the_last_answer(
+    monkeypatch: pytest.MonkeyPatch, own_connection: bool
+) -> None:
+    story = Story(monkeypatch)
+    kind = semaphore_kind(5, 1, "tenant:7", 2, 0.25, True)
+    request = Request(SEMAPHORE, "k", "t", lease=9.0, owner=None, options=kind.options)
+    ask = _steps.acquire(request, waits(None, own_connection))
+    grant = story.run(ask, GONE, QUEUED, GONE, QUEUED, [b"t", 7, 0])
+    assert (grant.fence, grant.index) == (7, 0)
+    asked = [line.split(" PX 9000 TOKEN t ")[0] for line in story.said if line.startswith("DSEM.")]
+    assert asked == ["DSEM.ACQUIRE k LIMIT 5 PERMITS 1 LANE tenant:7 LANELIMIT 2 MINHOLD 250 INDEX"] * 5
+
+
+@pytest.mark.parametrize(("seconds", "ms"), [(1e-5, 1), (0.055, 55), (1 / 30, 34), (60, 60_000)])
+def test_rest_is_no_shorter_than_it_was_asked_for(seconds: float, ms: int) -> None:
+    assert lock_kind(False, seconds).options == ("MINHOLD", ms)
+
+
+def test_attempts_that_are_used_up_are_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Story(monkeypatch).run(acquire(), [b"FAILED", b"lapsed", 3]) == GivenUp("lapsed", 3)

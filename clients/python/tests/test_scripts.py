@@ -16,8 +16,7 @@ from servers import eventually
 import dsync
 from dsync import _lease, _protocol, _retry, _steps
 from dsync._lease import Lease, default_margin
-from dsync._protocol import LOCK, SEMAPHORE, Done, GivenUp, Request
-from dsync._settings import lock_kind, semaphore_kind
+from dsync._protocol import LOCK, Done, Request
 from dsync._steps import Ask, Block, Grant, Pause, Script, Turn, Waits, Watch
 from dsync._sync._alarm import Clock
 
@@ -101,28 +100,6 @@ def test_wait_takes_a_place_and_blocks_on_it(story: Story) -> None:
     ]
     # The lease counts from the moment at which the renewal was sent.
     assert grant.sent == 1_008.0
-
-
-@pytest.mark.parametrize("own_connection", [True, False])
-def test_options_are_those_of_each_repeat_and_the_index_that_of_the_last_answer(
-    story: Story, own_connection: bool
-) -> None:
-    kind = semaphore_kind(5, 1, "tenant:7", 2, 0.25, True)
-    request = Request(SEMAPHORE, "k", "t", lease=9.0, owner=None, options=kind.options)
-    ask = _steps.acquire(request, waits(None, own_connection))
-    grant = story.run(ask, GONE, QUEUED, GONE, QUEUED, [b"t", 7, 0])
-    assert (grant.fence, grant.index) == (7, 0)
-    asked = [line.split(" PX 9000 TOKEN t ")[0] for line in story.said if line.startswith("DSEM.")]
-    assert asked == ["DSEM.ACQUIRE k LIMIT 5 PERMITS 1 LANE tenant:7 LANELIMIT 2 MINHOLD 250 INDEX"] * 5
-
-
-@pytest.mark.parametrize(("seconds", "ms"), [(1e-5, 1), (0.055, 55), (1 / 30, 34), (60, 60_000)])
-def test_rest_is_no_shorter_than_it_was_asked_for(seconds: float, ms: int) -> None:
-    assert lock_kind(False, seconds).options == ("MINHOLD", ms)
-
-
-def test_attempts_that_are_used_up_are_no_index(story: Story) -> None:
-    assert story.run(acquire(), [b"FAILED", b"lapsed", 3]) == GivenUp("lapsed", 3)
 
 
 @pytest.mark.parametrize(("seconds", "is_renewed"), [(0.9, False), (0.91, True)])
