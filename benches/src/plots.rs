@@ -9,8 +9,9 @@ use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
+use crate::columns::figure;
 use crate::invalid::{Context, Result};
-use crate::row::{Place, Row, figure};
+use crate::row::{Place, Row};
 use crate::statistics::median;
 
 const SIZE: (u32, u32) = (860, 480);

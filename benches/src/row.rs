@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 
+use crate::columns::{figure, ratio};
 use crate::statistics::{largest, median, smallest};
 
 /// A spread that is wider than this share of its median gets a warning.
@@ -241,8 +242,12 @@ impl Row {
                 false => format!("{} {}", figure(median(&self.old)), self.unit),
             },
             unless_alone(format!("{} {}", figure(median(&self.theirs)), self.unit)),
-            unless_alone(format!("{:.2}", median(&ratios))),
-            unless_alone(format!("{:.2}..{:.2}", smallest(&ratios), largest(&ratios))),
+            unless_alone(ratio(median(&ratios))),
+            unless_alone(format!(
+                "{}..{}",
+                ratio(smallest(&ratios)),
+                ratio(largest(&ratios))
+            )),
             self.target.text(self.unit),
             match self.is_reached() {
                 None => "-",
@@ -274,27 +279,6 @@ impl Target {
         } else {
             bounds.join(", ")
         }
-    }
-}
-
-/// A number with three digits that matter, or all digits before the point.
-pub fn figure(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => {
-            let digits = format!("{value:.0}");
-            let mut grouped = String::new();
-            for (at, digit) in digits.chars().enumerate() {
-                if at > 0 && (digits.len() - at).is_multiple_of(3) && grouped != "-" {
-                    grouped.push(',');
-                }
-                grouped.push(digit);
-            }
-            grouped
-        }
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 1.0 || size == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
     }
 }
 
@@ -375,21 +359,5 @@ mod tests {
     fn wide_spreads_are_seen() {
         assert!(!row(&[1.0, 1.1, 1.2], &[1.0, 1.0, 1.0]).is_wide());
         assert!(row(&[1.0, 1.1, 1.3], &[1.0, 1.0, 1.0]).is_wide());
-    }
-
-    #[test]
-    fn figures_have_three_digits_that_matter() {
-        let cases = [
-            (0.0314, "0.031"),
-            (0.0, "0.00"),
-            (2.34567, "2.35"),
-            (23.4567, "23.5"),
-            (234.567, "235"),
-            (2345.67, "2,346"),
-            (1_234_567.0, "1,234,567"),
-        ];
-        for (value, text) in cases {
-            assert_eq!(figure(value), text);
-        }
     }
 }

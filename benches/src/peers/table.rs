@@ -3,7 +3,7 @@
 use super::visits::WaitsMs;
 use super::{Crash, Findings, Outcome};
 use crate::columns::aligned;
-use crate::row::figure;
+use crate::columns::figure;
 
 /// Nothing where nothing was found.
 pub fn text(findings: &Findings) -> String {
