@@ -188,11 +188,6 @@ impl Hold {
         extras.map(Extras::rest).unwrap_or_default()
     }
 
-    /// Whether the hold has INDEX, LANE, MINHOLD or a rest.
-    pub fn has_options(&self) -> bool {
-        self.is_marked(bits::BOXED_OPTIONS) || self.kind == Kind::Indexed
-    }
-
     /// Whether the hold has ended, and its place stays taken until the end of the lease.
     pub fn is_resting(&self) -> bool {
         self.rest().0 == Rest::Now

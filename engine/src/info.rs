@@ -203,7 +203,7 @@ impl<'e> Look<'e> {
         let Presence::Kept { until } = place.presence else {
             return None;
         };
-        Some(self.engine.term.keep_left_ms(keep.ms, until, self.now))
+        Some(self.engine.term.keep_left_ms(keep.ms(), until, self.now))
     }
 }
 

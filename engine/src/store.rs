@@ -73,12 +73,11 @@ impl Store {
     /// Stores a state for a key. Returns `None` if all two billion ids are in use.
     pub fn insert(&mut self, body: Body, db: Db, name: &[u8]) -> Option<StateId> {
         let space = self.spaces.of(db);
-        let family = body.family();
-        let (all, (resting, _)) = (body.holds().len(), body.holds().resting());
+        let (family, (live, resting)) = (body.family(), numbers(&body));
         let address = Address::new(space, name);
         let id = self.states.insert(State { body, address })?;
-        self.holds[family as usize] += (all - resting) as u64;
-        self.resting += resting as u64;
+        self.holds[family as usize] += live;
+        self.resting += resting;
         Some(id)
     }
 
@@ -272,11 +271,11 @@ impl Store {
 
     /// Notes that the state's holds are gone, and takes them out of the gauges at once.
     fn forget(&mut self, state: State) {
+        let (live, resting) = numbers(&state.body);
+        self.holds[state.body.family() as usize] -= live;
+        self.resting -= resting;
         let holds = state.body.holds();
-        let (family, gone, (resting, _)) = (state.body.family(), holds.len(), holds.resting());
-        self.holds[family as usize] -= (gone - resting) as u64;
-        self.resting -= resting as u64;
-        if gone > SMALL {
+        if holds.len() > SMALL {
             self.leftovers.drop_holds(state.body.into_holds());
         } else {
             for hold in holds.iter().filter(|hold| hold.is_ephemeral()) {
@@ -334,5 +333,16 @@ impl Store {
     pub fn ephemeral(&self) -> impl Iterator<Item = (ClientId, Fence, StateId)> {
         let all = self.ephemeral.iter();
         all.map(|((client, fence), id)| (*client, *fence, *id))
+    }
+}
+
+/// Returns how many holds do not rest, and how many rest.
+fn numbers(body: &Body) -> (u64, u64) {
+    match body.holds().len() {
+        0 => (0, 0),
+        all => {
+            let (resting, _) = body.holds().resting();
+            ((all - resting) as u64, resting as u64)
+        }
     }
 }

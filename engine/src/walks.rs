@@ -84,7 +84,7 @@ impl Term {
             && let Presence::Kept { until } = place.presence
             && until < self.since()
         {
-            let until = self.give_to_place(self.took_over.until(keep.ms));
+            let until = self.give_to_place(self.took_over.until(keep.ms()));
             queues.detach(queue, rank, until);
         }
     }

@@ -8,7 +8,7 @@ use crate::answer::{Answer, Refusal};
 use crate::calls::grant::Told;
 use crate::calls::next::admission;
 use crate::change::KeptPlace;
-use crate::queue::place::{Bound, Keep, Parked, Place, Presence, Request, Standing};
+use crate::queue::place::{Bound, Keep, MinHold, Parked, Place, Presence, Request, Standing};
 use crate::state::Body;
 use crate::state::families::policy::Admission;
 use crate::types::{Claim, ClientId, Family, Rank, UnixMs, WaiterId};
@@ -204,10 +204,8 @@ impl Visit<'_> {
     fn enter(&mut self, before: Standing, request: Request, known: Option<KeptPlace>) -> Asked {
         let age_ms = self.now.mono.ms_since(before.since);
         let first = UnixMs(self.now.unix().0.saturating_sub(age_ms));
-        let keep = request.keep_ms.map(|ms| Keep {
-            ms,
-            since: before.keep.map_or(first, |keep| keep.since),
-        });
+        let since = before.keep.map_or(first, |keep| keep.since);
+        let keep = request.keep_ms.and_then(|ms| Keep::new(ms, since));
         let standing = Standing {
             keep: keep.or(before.keep),
             bound: Bound::of(request.max_attempts, request.lane_limit),
@@ -218,12 +216,13 @@ impl Visit<'_> {
             waiter: engine.queues.next_waiter(),
             client,
             ephemeral: request.ephemeral,
+            may_return: request.may_return,
             until,
         });
         let presence = match parked {
             Some(parked) => Presence::Parked(parked),
             None => {
-                let keep_ms = standing.keep.map_or(0, |keep| keep.ms);
+                let keep_ms = standing.keep.map_or(0, Keep::ms);
                 let until = engine.term.keep_until(keep_ms, self.now);
                 Presence::Kept { until }
             }
@@ -231,10 +230,9 @@ impl Visit<'_> {
         let place = Place {
             standing,
             token: request.token,
-            may_return: request.may_return,
             claim: request.claim,
             lease: request.lease,
-            min_hold: request.min_hold,
+            min_hold: MinHold::of(request.min_hold),
             owner: request.owner,
             lane: request.lane,
             presence,

@@ -21,10 +21,13 @@ impl Visit<'_> {
     /// What comes back is a change of its own, and not a part of END: a server that was given a saved state in between
     /// knows of nothing that was displaced, and one of an earlier version never does.
     pub(crate) fn end(&mut self, fence: Fence, how: End) {
-        let body = self.body();
-        let displaced = body.filter(|_| how == End::Undelivered);
-        let displaced = displaced.and_then(Body::displaced);
-        let rests_until = body.and_then(|body| self.rests_until(body, fence, how));
+        self.end_or_rest(fence, how, None);
+    }
+
+    /// As [`Visit::end`], but with a moment the place stays taken until then: see [`Visit::rests_until`].
+    pub(crate) fn end_or_rest(&mut self, fence: Fence, how: End, rests_until: Option<LeaseUs>) {
+        let body = self.body().filter(|_| how == End::Undelivered);
+        let displaced = body.and_then(Body::displaced);
         let at = self.now.unix();
         let ended = self.decide(match rests_until {
             Some(_) => Change::Rest { fence, how, at },
@@ -47,9 +50,9 @@ impl Visit<'_> {
         }
     }
 
-    /// Returns until when the place of the hold stays taken if it ends now, if it has a MINHOLD that is not over.
-    fn rests_until(&self, body: &Body, fence: Fence, how: End) -> Option<LeaseUs> {
-        let hold = body.holds().with_options(fence)?;
+    /// Returns until when the place of the hold stays taken if it ends so now: with a MINHOLD that is not over. The caller
+    /// has the hold at hand, so that the end of one without MINHOLD searches for nothing.
+    pub(crate) fn rests_until(&self, hold: &Hold, how: End) -> Option<LeaseUs> {
         let until = self.engine.term.rests_until(hold)?;
         (how.may_rest() && until > self.now.lease).then_some(until)
     }
@@ -81,7 +84,8 @@ impl Visit<'_> {
                 Some(_) => End::Undelivered,
                 None => End::Lapsed,
             };
-            self.end(hold.fence(), how);
+            let rests_until = self.rests_until(hold, how);
+            self.end_or_rest(hold.fence(), how, rests_until);
         }
     }
 

@@ -56,10 +56,8 @@ impl Visit<'_> {
             let _ = self.decide(Change::Unheard { fence, keep_ms });
         }
         self.set_due(fence, first);
-        if let Some((min_hold, id)) = min_hold.zip(self.state) {
-            let until = now.lease.after_ms(u64::from(min_hold.0));
-            let until = self.engine.term.give(until);
-            self.engine.store.set_rests_until(id, fence, until);
+        if let Some(min_hold) = min_hold {
+            self.set_rests_until(fence, min_hold);
         }
         if let Told::Client { client, ephemeral } = told {
             self.bind(fence, client, ephemeral);
@@ -146,6 +144,15 @@ impl Visit<'_> {
             let due = self.now.lease.after_ms(lease.0.into());
             let due = self.engine.term.give(due);
             self.engine.store.set_due(id, fence, due);
+        }
+    }
+
+    #[cold]
+    fn set_rests_until(&mut self, fence: Fence, min_hold: LeaseMs) {
+        if let Some(id) = self.state {
+            let until = self.now.lease.after_ms(min_hold.0.into());
+            let until = self.engine.term.give(until);
+            self.engine.store.set_rests_until(id, fence, until);
         }
     }
 

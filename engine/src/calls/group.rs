@@ -66,6 +66,7 @@ impl Visit<'_> {
                 waiter,
                 client,
                 ephemeral: false,
+                may_return: false,
                 until,
             },
             since: self.now.mono,

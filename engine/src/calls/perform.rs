@@ -2,7 +2,7 @@
 
 use crate::agenda::task::{Ending, Task};
 use crate::answer::Answer;
-use crate::hold::{Grant, Hold};
+use crate::hold::Grant;
 use crate::queue::place::{Place, Presence, Standing};
 use crate::types::{Family, Fence, MonoUs, QueueId, Rank};
 use crate::visit::Visit;
@@ -72,10 +72,10 @@ impl Visit<'_> {
         let hold = self.body().and_then(|body| body.holds().get(fence));
         // One that rests has ended before.
         let hold = hold.filter(|hold| !hold.is_resting());
-        let Some(hold) = hold.map(Hold::to_grant) else {
-            return;
-        };
-        self.end(fence, ending.how);
+        let Some(hold) = hold else { return };
+        let rests_until = self.rests_until(hold, ending.how);
+        let hold = hold.to_grant();
+        self.end_or_rest(fence, ending.how, rests_until);
         if let Some((standing, until)) = ending.gives_back {
             self.give_back(standing, until, hold);
         }
@@ -91,7 +91,7 @@ impl Visit<'_> {
         }
         let presence = match standing.keep {
             Some(keep) => Presence::Kept {
-                until: self.engine.term.keep_until(keep.ms, self.now),
+                until: self.engine.term.keep_until(keep.ms(), self.now),
             },
             None => Presence::Vacant {
                 until,

@@ -98,7 +98,7 @@ impl Visit<'_> {
             let grant = fence.zip(self.state).map(|(fence, state)| HandedOver {
                 state,
                 fence,
-                standing: place.may_return.then_some(place.standing),
+                standing: place.may_return().then_some(place.standing),
             });
             self.engine.effects.wakes.push(Wake {
                 waiter: parked.waiter,
@@ -131,7 +131,7 @@ impl Visit<'_> {
             return None;
         };
         let is_told = matches!(answer, Answer::GivenUp { .. } | Answer::Refused(_));
-        let left_ms = self.engine.term.keep_left_ms(keep.ms, until, self.now);
+        let left_ms = self.engine.term.keep_left_ms(keep.ms(), until, self.now);
         if !is_told || left_ms == 0 || self.is_asking(place.rank()) {
             return None;
         }

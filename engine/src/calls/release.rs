@@ -10,7 +10,6 @@
 
 use crate::answer::Answer;
 use crate::change::{Change, End};
-use crate::hold::Hold;
 use crate::queue::place::Place;
 use crate::state::Body;
 use crate::types::{Family, Fence, LeaseMs, Rank, Token};
@@ -25,12 +24,14 @@ impl Visit<'_> {
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
     pub fn release(&mut self, family: Family, token: &Token) -> Result<bool, WrongType> {
-        let fence = self.look().hold_of(family, token)?.map(Hold::fence);
-        if let Some(fence) = fence {
-            self.end(fence, End::Released);
+        let how = End::Released;
+        let held = self.look().hold_of(family, token)?;
+        let held = held.map(|hold| (hold.fence(), self.rests_until(hold, how)));
+        if let Some((fence, rests_until)) = held {
+            self.end_or_rest(fence, how, rests_until);
         }
-        let withdrawn = self.withdraw(family, token, fence.is_none());
-        Ok(fence.is_some() || withdrawn)
+        let withdrawn = self.withdraw(family, token, held.is_none());
+        Ok(held.is_some() || withdrawn)
     }
 
     /// Removes the token's place from the queue, waiting, kept or vacant, and answers its client if one waits. Returns

@@ -160,14 +160,6 @@ impl HoldSet {
         first.filter(|hold| hold.due < since)
     }
 
-    /// Returns the hold if it may have options. In a set without any, one look is enough.
-    pub(crate) fn with_options(&self, fence: Fence) -> Option<&Hold> {
-        match self.parts() {
-            (_, Some(many)) if many.options.is_empty() => None,
-            _ => self.get(fence),
-        }
-    }
-
     /// Returns all holds, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Hold> {
         // No fence is 0.
@@ -374,12 +366,11 @@ impl HoldSet {
         match self {
             HoldSet::Few(hold) => hold.as_ref().map_or(0, Hold::heap_bytes),
             HoldSet::Many(many) => {
-                let entries = [
-                    size_of::<(Fence, Hold)>(),
-                    size_of::<(Token, Fence)>(),
-                    size_of::<(LeaseUs, Fence)>(),
+                let trees = [
+                    heap::tree(many.by_fence.len(), size_of::<(Fence, Hold)>()),
+                    heap::tree(many.by_token.len(), size_of::<(Token, Fence)>()),
+                    heap::tree(many.by_deadline.len(), size_of::<(LeaseUs, Fence)>()),
                 ];
-                let trees = entries.map(|bytes| heap::tree(many.by_fence.len(), bytes));
                 let trees = trees.iter().sum::<usize>();
                 let own = heap::allocated(size_of::<Many>()) + many.options.heap_bytes();
                 many.heap_bytes + own + trees

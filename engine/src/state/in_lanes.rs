@@ -31,11 +31,8 @@ impl InLanes {
         named.map(|(lane, in_use)| (lane, in_use.permits))
     }
 
-    /// Counts a hold that has come to a lane. Those in the nameless one are not counted.
+    /// Counts a hold that has come to a lane with a name.
     pub fn add(&mut self, lane: &[u8], permits: u32) {
-        if lane.is_empty() {
-            return;
-        }
         let permits = u64::from(permits);
         self.permits += permits;
         match self.named.get_mut(lane) {

@@ -1,5 +1,5 @@
-//! What the holds of one key have of the options that most holds do not have: INDEX, LANE and MINHOLD. All of it is in one
-//! box, so that a set of holds without them takes eight bytes for it, and costs one look.
+//! What follows from the options that most holds do not have: INDEX, LANE, and rests with MINHOLD. All of it is in one
+//! box, so that a set of holds without them takes eight bytes for it.
 
 use super::in_lanes::InLanes;
 use super::indexes::Indexes;
@@ -11,8 +11,6 @@ pub struct Options(Option<Box<OfHolds>>);
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct OfHolds {
-    /// How many holds have an option. Without any there is no box.
-    holds: u32,
     indexes: Indexes,
     lanes: InLanes,
     /// How much of a limit the holds take that rest.
@@ -20,34 +18,33 @@ struct OfHolds {
 }
 
 impl Options {
-    /// Notes the options of a hold that comes. Returns false if another hold has its index.
+    /// Notes a hold that comes. Returns false if another hold has its index.
+    #[inline]
     pub fn insert(&mut self, hold: &Hold) -> bool {
-        if !hold.has_options() {
-            return true;
+        if hold.is_resting() {
+            self.0.get_or_insert_default().resting_permits += u64::from(hold.claim().permits());
         }
-        let of_holds = self.0.get_or_insert_default();
-        of_holds.holds += 1;
-        of_holds.resting_permits += resting_permits(hold);
-        of_holds.lanes.add(hold.lane(), hold.claim().permits());
-        hold.index().is_none_or(|n| of_holds.indexes.insert(n))
+        if let lane @ [_, ..] = hold.lane() {
+            let lanes = &mut self.0.get_or_insert_default().lanes;
+            lanes.add(lane, hold.claim().permits());
+        }
+        let index = hold.index();
+        index.is_none_or(|n| self.0.get_or_insert_default().indexes.insert(n))
     }
 
-    /// Forgets the options of a hold that goes.
+    /// Forgets a hold that goes.
+    #[inline]
     pub fn remove(&mut self, hold: &Hold) {
-        let Some(of_holds) = self.0.as_mut().filter(|_| hold.has_options()) else {
-            return;
-        };
-        of_holds.holds -= 1;
-        of_holds.resting_permits -= resting_permits(hold);
-        of_holds.lanes.remove(hold.lane(), hold.claim().permits());
-        if let Some(n) = hold.index() {
-            of_holds.indexes.remove(n);
+        if let Some(of_holds) = &mut self.0 {
+            if hold.is_resting() {
+                of_holds.resting_permits -= u64::from(hold.claim().permits());
+            }
+            of_holds.lanes.remove(hold.lane(), hold.claim().permits());
+            if let Some(n) = hold.index() {
+                of_holds.indexes.remove(n);
+            }
+            self.0.take_if(|of_holds| **of_holds == OfHolds::default());
         }
-        self.0.take_if(|of_holds| of_holds.holds == 0);
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
     }
 
     pub fn indexes(&self) -> Option<&Indexes> {
@@ -86,12 +83,5 @@ impl Options {
             let own = heap::allocated(size_of::<OfHolds>());
             own + of_holds.indexes.heap_bytes() + of_holds.lanes.heap_bytes()
         })
-    }
-}
-
-fn resting_permits(hold: &Hold) -> u64 {
-    match hold.is_resting() {
-        true => hold.claim().permits().into(),
-        false => 0,
     }
 }

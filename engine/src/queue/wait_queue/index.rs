@@ -28,7 +28,7 @@ impl Index {
     /// Notes a place that has come to the queue, or that has left it.
     pub(super) fn note(&mut self, place: &Place, comes: bool) {
         let rank = place.rank();
-        if place.may_return {
+        if place.may_return() {
             match comes {
                 true => self.by_token.insert(place.token.clone(), rank),
                 false => self.by_token.remove(&place.token),

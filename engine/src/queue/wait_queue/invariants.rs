@@ -32,8 +32,8 @@ impl WaitQueue {
         for place in self.places() {
             let is_right = match &place.presence {
                 Presence::Parked(_) => true,
-                Presence::Kept { .. } => place.is_kept() && place.may_return,
-                Presence::Vacant { .. } => !place.is_kept() && place.may_return,
+                Presence::Kept { .. } => place.is_kept(),
+                Presence::Vacant { .. } => !place.is_kept(),
             };
             assert!(is_right, "{place:?}");
         }
