@@ -7,6 +7,7 @@ mod fences;
 mod fences_of_moves;
 mod kept_places;
 mod outage;
+mod rests;
 mod routing;
 mod slot_migration;
 mod slot_migration_load;

@@ -160,6 +160,38 @@ fn token_of_a_rest_is_dead() {
     assert_eq!(client.ask("DLOCK.RELEASE k a"), 1, "withdrawn");
 }
 
+/// A rest has no token. What stands in its place in files and in the stream is no token of it either.
+#[test]
+fn no_token_is_that_of_a_rest() {
+    const ZERO: &str = "00000000-0000-0000-0000-000000000000";
+    let mut server = with_safe_aof(true).start();
+    let mut client = rested(&server, "release");
+    for token in ["a", "b", "c"] {
+        let line = format!("DSEM.ACQUIRE sem LIMIT 4 MINHOLD 600000 TOKEN {token}");
+        client.ask(line).grant();
+        client.ask(format!("DSEM.RELEASE sem {token}"));
+    }
+    rewrite_aof(&server);
+    for _ in 0..2 {
+        let mut client = server.connect();
+        for (family, key) in [("DLOCK", "k"), ("DSEM", "sem")] {
+            for command in ["RENEW", "CHECK", "RELEASE"] {
+                let answer = client.ask(format!("{family}.{command} {key} {ZERO}"));
+                assert_eq!(answer, 0, "{family}.{command}");
+            }
+        }
+        let refused = client.ask(format!("DLOCK.ACQUIRE k TOKEN {ZERO}"));
+        assert!(refused.is_nil(), "it is the rest's place");
+        // The token has a hold of its own, and ends that one.
+        client.ask(format!("DSEM.ACQUIRE sem TOKEN {ZERO}")).grant();
+        assert_eq!(info(&mut client, "holders"), 4);
+        assert_eq!(client.ask(format!("DSEM.RELEASE sem {ZERO}")), 1);
+        assert_eq!(info(&mut client, "holders"), 3);
+        assert_eq!(metric(&server, "resting"), 4);
+        kill_and_start(&mut server);
+    }
+}
+
 #[test]
 fn revoke_and_del_end_a_rest_at_once() {
     let server = Server::start();

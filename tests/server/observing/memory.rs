@@ -40,6 +40,11 @@ fn memory_usage_of_every_kind_is_what_the_server_allocates() {
     let acquire = |rest: &str| format!("DLOCK.ACQUIRE KEY EX 600 {rest}");
     let long = format!("TOKEN {}NUMBER OWNER {}", "t".repeat(120), "o".repeat(128));
     let semaphore = |rest: &str| format!("DSEM.ACQUIRE KEY LIMIT 99 EX 600 {rest}");
+    let rests = |count: usize| {
+        let held = (0..count).map(|n| semaphore(&format!("MINHOLD 600000 TOKEN t-{n}")));
+        let released = (0..count).map(|n| format!("DSEM.RELEASE KEY t-{n}"));
+        held.chain(released).collect::<Vec<_>>()
+    };
     let once = [
         "DONCE.BEGIN KEY EX 600 TOKEN run-NUMBER",
         "DONCE.DONE KEY run-NUMBER RESULT NUMBER",
@@ -78,6 +83,9 @@ fn memory_usage_of_every_kind_is_what_the_server_allocates() {
             "key:",
             vec![semaphore("INDEX"); 3],
         ),
+        ("a rest", "key:", rests(1)),
+        ("3 rests", "key:", rests(3)),
+        ("30 rests", "key:", rests(30)),
         ("a group", "key:", vec!["DWG.ADD KEY EX 600".to_owned()]),
         ("a run", "key:", vec!["DONCE.BEGIN KEY EX 600".to_owned()]),
         ("done", "key:", once.map(str::to_owned).to_vec()),
