@@ -289,6 +289,9 @@ fn values_at_their_bounds_are_accepted() {
                 if command.asks() && !arg.is_word("TOKEN") {
                     request.extend(words(TOKEN));
                 }
+                if arg.is_word("LANELIMIT") {
+                    request.extend(words("LANE a"));
+                }
                 let reply = bench.client.call(&request);
                 let what = format!("{} {:?} {bound}: {reply:?}", command.name, arg.token);
                 assert!(!reply.is_error(), "{what}");

@@ -123,8 +123,8 @@ fn dsem_large_request_of_a_lane_is_not_starved_by_another() {
 fn dsem_lanes_are_in_info_and_metrics_only_where_they_are_used() {
     let server = Server::start();
     let mut client = server.connect();
-    client.ask("DSEM.ACQUIRE sem LIMIT 2 EX 600 TOKEN plain");
-    let mut plain = server.waiting("DSEM.ACQUIRE sem PERMITS 2 TOKEN w BLOCK 0");
+    client.ask("DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 EX 600 TOKEN plain");
+    let mut plain = server.waiting("DSEM.ACQUIRE sem TOKEN w BLOCK 0");
     let names = |info: &Reply| -> Vec<String> {
         let names = info.as_array().chunks(2);
         names.map(|field| field[0].as_str().to_owned()).collect()
@@ -142,7 +142,7 @@ fn dsem_lanes_are_in_info_and_metrics_only_where_they_are_used() {
     assert_eq!(info.field("lanes").as_int(), 3);
     assert_eq!(lanes_of(&server), 3);
     let row = |name: &str, permits, waiters| (name.to_owned(), permits, waiters);
-    let all = [row("", 1, 1), row("a", 0, 1), row("b", 0, 2)];
+    let all = [row("", 2, 1), row("a", 0, 1), row("b", 0, 2)];
     assert_eq!(lanes(&info), all);
     let first = client.ask("DSEM.INFO sem COUNT 2");
     assert_eq!(lanes(&first), all[..2]);
@@ -155,16 +155,16 @@ fn dsem_lanes_are_in_info_and_metrics_only_where_they_are_used() {
     );
 
     release(&mut client, "plain");
-    plain.reply();
-    release(&mut client, "w");
     granted(&a.reply());
     granted(&b[0].reply());
     let info = client.ask("DSEM.INFO sem");
-    assert_eq!(lanes(&info), [row("b", 1, 1)]);
+    assert_eq!(lanes(&info), [row("", 0, 1), row("b", 1, 1)]);
     let holders = info.field("first-holders").as_array();
     let lane_of: Vec<_> = holders.iter().map(of).collect();
     assert_eq!(lane_of, [Some("a".into()), Some("b".into())]);
     release(&mut client, "a-0");
+    assert_eq!(granted(&plain.reply()), "w");
+    release(&mut client, "w");
     granted(&b[1].reply());
     let info = client.ask("DSEM.INFO sem");
     assert_eq!((info.field("lanes").as_int(), lanes(&info)), (0, vec![]));
@@ -202,8 +202,8 @@ fn dsem_free_is_announced_while_all_who_wait_stand_aside() {
 #[test]
 fn dsem_flood_leaves_places_to_other_lanes() {
     let server = Server::start();
-    server.configure("dsync.max-waiters-per-key", 40);
     let mut client = server.connect();
+    client.ask("CONFIG SET dsync.max-waiters-per-key 40");
     for n in 0..2 {
         granted(&client.ask(ask("flood", n)));
     }

@@ -43,8 +43,8 @@ pub fn without_clock(step: Step, duo: &Duo) -> Option<Step> {
     let fin =
         fin && !duo.is_ephemeral(on) && (asks.count() == 1 || !requests.iter().any(is_ephemeral));
     let depends = |request: &FuzzRequest| {
-        // Rests end at their own moments, and a module of before knows neither option.
-        let options = ["MINHOLD", "INDEX"];
+        // Rests end at their own moments, and a module of before knows none of these options.
+        let options = ["MINHOLD", "INDEX", "LANE"];
         if request
             .words
             .iter()

@@ -126,7 +126,7 @@ fn gauges_above_zero(fleet: &Fleet) -> Vec<(u16, String, u64)> {
         let families = ["", "lock_", "sem_", "wg_", "once_"].into_iter();
         let gauges =
             families.flat_map(|family| [family, family].into_iter().zip(["holds", "waiters"]));
-        for (family, gauge) in gauges.chain([("", "resting")]) {
+        for (family, gauge) in gauges.chain([("", "resting"), ("", "lanes")]) {
             let field = format!("dsync_{family}{gauge}");
             let count = server.info_number("dsync", &field);
             if count > 0 {

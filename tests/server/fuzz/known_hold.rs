@@ -24,6 +24,7 @@ pub struct KnownHold {
     pub known: Instant,
     /// It has been at this key since this moment, or earlier.
     pub here_since: Instant,
+    pub lane: Option<String>,
     pub lease_end: Instant,
     /// Until when its place stays taken after an early end, if it has a MINHOLD.
     pub rests_until: Option<Instant>,

@@ -343,6 +343,7 @@ impl Ledger {
             known: now,
             // The reply to a repeated request may be about a hold that came from another key.
             here_since: if is_fresh { entry.sent } else { now },
+            lane: ask.lane.clone(),
             lease_end: end,
             // Another request of the token may have brought the MINHOLD of its hold, or none.
             rests_until: (ask.min_hold_ms.filter(|_| is_fresh))
@@ -408,7 +409,13 @@ impl Ledger {
         let same = holds.iter().position(|other| other.fence == hold.fence);
         if let Some(same) = same {
             let before = holds.swap_remove(same);
-            assert_eq!(before.index, hold.index, "{slot:?}: fence {}", hold.fence);
+            let options = |hold: &KnownHold| (hold.index, hold.lane.clone());
+            assert_eq!(
+                options(&before),
+                options(&hold),
+                "{slot:?}: fence {}",
+                hold.fence
+            );
             hold.bound.extend(before.bound);
             hold.rests_until = before.rests_until;
             // A hold that is answered again after a doubt, or after its lease, has outlived that. Meanwhile CHECK may
@@ -447,7 +454,19 @@ impl Ledger {
         if same.is_none() && hold.doubted_from.is_none() && !self.had_past {
             let before = holds.iter().filter(|other| other.fence < hold.fence);
             let certain = before.filter(|other| other.taken_until() > hold.known);
-            let held: u64 = certain.map(|other| u64::from(other.claim.permits())).sum();
+            let certain: Vec<_> = certain.collect();
+            let permits = |other: &&KnownHold| u64::from(other.claim.permits());
+            let held: u64 = certain.iter().map(permits).sum();
+            // Its own LANELIMIT was judged, and no other.
+            if let Some(most) = ask.lane_limit.filter(|_| is_fresh) {
+                let in_lane = certain.iter().filter(|other| other.lane == hold.lane);
+                let in_use = in_lane.map(permits).sum::<u64>() + permits(&&hold);
+                assert!(
+                    in_use <= most,
+                    "{slot:?}: {in_use} of {most} in lane {:?}",
+                    hold.lane
+                );
+            }
             // A repeated request is answered its hold, whatever limit it brings.
             let at_once = is_fresh && (entry.is_try || ask.block_ms.is_none());
             self.gates.check(&slot, ask, at_once, held);
@@ -649,6 +668,20 @@ mod tests {
             let granted = vec![token, Reply::Int(fence as i64), Reply::Int(0)];
             let read = at(2 * fence + 1);
             ledger.answered(&request, &Reply::Array(granted), at(2 * fence), read);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "2 of 1 in lane")]
+    fn lane_has_certainly_no_more_in_use_than_its_limit() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut ledger = Ledger::default();
+        for (token, fence) in [("t", 1), ("u", 2)] {
+            let request = format!("DSEM.ACQUIRE s LIMIT 2 LANE l LANELIMIT 1 TOKEN {token} PX 474");
+            let request = sent(&mut ledger, &request, at(2 * fence));
+            let reply = Reply::Array(vec![Reply::Bulk(token.into()), Reply::Int(fence as i64)]);
+            ledger.answered(&request, &reply, at(2 * fence), at(2 * fence + 1));
         }
     }
 

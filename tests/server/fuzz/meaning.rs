@@ -28,6 +28,8 @@ pub struct Ask {
     pub block_ms: Option<u64>,
     pub queue_ms: Option<u64>,
     pub token: Option<String>,
+    pub lane: Option<String>,
+    pub lane_limit: Option<u64>,
     pub ephemeral: bool,
 }
 
@@ -219,6 +221,8 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
         block_ms: None,
         queue_ms: None,
         token: None,
+        lane: None,
+        lane_limit: None,
         ephemeral: false,
     };
     let mut rest = words[2..].iter();
@@ -229,6 +233,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
             "INDEX" => ask.claim = Claim::Indexed,
             "EPHEMERAL" => ask.ephemeral = true,
             "TOKEN" => ask.token = Some(rest.next()?.clone()),
+            "LANE" => ask.lane = Some(rest.next()?.clone()),
             "OWNER" => drop(rest.next()?),
             _ => {
                 let number: u64 = rest.next()?.parse().ok()?;
@@ -239,6 +244,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
                     "BLOCK" => ask.block_ms = Some(number),
                     "QUEUE" => ask.queue_ms = Some(number),
                     "LIMIT" => ask.limit = Some(number),
+                    "LANELIMIT" => ask.lane_limit = Some(number),
                     "MAX" => ask.max = Some(number),
                     "PERMITS" => ask.claim = Claim::Permits(number.try_into().ok()?),
                     _ => return None,
@@ -268,11 +274,12 @@ fn request_words_are_read_as_the_server_reads_them() {
         (ask.lease_ms, ask.block_ms, ask.ephemeral),
         (Some(2_000), Some(0), true)
     );
-    let Meaning::Ask(ask) = of("DSEM.ACQUIRE a INDEX LIMIT 3 MINHOLD 7") else {
+    let Meaning::Ask(ask) = of("DSEM.ACQUIRE a INDEX LIMIT 3 MINHOLD 7 LANE l LANELIMIT 2") else {
         panic!("it asks");
     };
     assert_eq!((ask.claim, ask.limit), (Claim::Indexed, Some(3)));
     assert_eq!(ask.min_hold_ms, Some(7));
+    assert_eq!((ask.lane.as_deref(), ask.lane_limit), (Some("l"), Some(2)));
     let Meaning::Word(word) = of("DWG.DONE a t u") else {
         panic!("it is about tokens");
     };

@@ -215,6 +215,13 @@ impl RequestGenerator {
         } else if family == Family::Semaphore && self.chance(30) {
             options.push("INDEX".to_owned());
         }
+        if family == Family::Semaphore && self.chance(30) {
+            let lane = self.one_of(&["l", "l", "m", "a lane\r\n"]).to_owned();
+            options.extend(["LANE".to_owned(), lane]);
+            if self.chance(30) {
+                options.extend(["LANELIMIT".to_owned(), self.number(1..4)]);
+            }
+        }
         if family == Family::Once && self.chance(50) {
             let most = self.one_of(&["1", "1", "1", "2", "2", "3", "5"]);
             options.extend(["MAX".to_owned(), most.to_owned()]);

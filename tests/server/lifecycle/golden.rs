@@ -481,6 +481,10 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
         &mut client,
         "DSEM.ACQUIRE sem:paced LIMIT 2 MINHOLD 86400000 TOKEN a",
     );
+    hold(
+        &mut client,
+        "DSEM.ACQUIRE sem:lanes LIMIT 1 LANE \"a lane \\xff\" TOKEN a",
+    );
     hold(&mut client, "DLOCK.ACQUIRE lock:queued TOKEN held");
     hold(&mut client, "DLOCK.ACQUIRE lock:unheard TOKEN held");
     hold(&mut client, "DWG.ADD group:live LIMIT 5 TOKEN a");
@@ -511,6 +515,8 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
     say("DSEM.ACQUIRE sem:paced MINHOLD 86400000 TOKEN rests");
     assert_eq!(say("DSEM.RELEASE sem:paced rests"), 1);
     say("DSEM.ACQUIRE sem:paced EX 86400 MINHOLD 5 TOKEN c QUEUE 60000");
+    say("DSEM.ACQUIRE sem:lanes EX 86400 LANE b LANELIMIT 2 TOKEN b QUEUE 60000");
+    say("DSEM.ACQUIRE sem:lanes EX 86400 LANE b MINHOLD 5 INDEX TOKEN c QUEUE 60000");
     say("DLOCK.ACQUIRE lock:unheard EX 86400 TOKEN a QUEUE 60000");
     assert_eq!(say("DLOCK.RELEASE lock:unheard held"), 1);
     for key in [

@@ -153,7 +153,7 @@ fn aof_with_unknown_change_stops_the_start_and_is_logged() {
             "{reason}: {log}"
         );
         assert!(
-            log.contains("; 54 changes of this AOF were applied before it"),
+            log.contains("; 58 changes of this AOF were applied before it"),
             "{log}"
         );
         assert!(log.contains("'dsync.aof-skip-unapplied yes'"), "{log}");

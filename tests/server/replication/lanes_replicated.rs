@@ -14,6 +14,7 @@ fn grant_and_kept_place_in_a_lane_are_replicated_as_such() {
         "s semaphore | LIMIT 1".to_owned(),
         format!("s semaphore | {} in a", grant(fence, "1", 30_000, "t")),
     ]);
+    primary.forget();
     let ask = "DSEM.ACQUIRE s LANE b LANELIMIT";
     let place = primary.ask(format!("{ask} 3 TOKEN q QUEUE 60000"));
     let channel = place.as_array()[2].as_str().to_owned();

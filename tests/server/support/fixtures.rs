@@ -36,6 +36,9 @@ pub fn add_fixtures(server: &Server) {
         ));
     }
     say("DSEM.RELEASE paced a");
+    say("DSEM.ACQUIRE lanes LIMIT 4 EX 600 LANE a TOKEN a");
+    say("DSEM.ACQUIRE lanes LIMIT 4 EX 600 LANE a MINHOLD 600000 INDEX TOKEN b");
+    say("DSEM.RELEASE lanes b");
     say("DSEM.LIMIT pinned 3");
     say("DSEM.LIMIT pinned 4");
     say("DWG.EXPECT group 7");
@@ -70,7 +73,7 @@ pub fn add_fixtures(server: &Server) {
 }
 
 /// The keys of [`add_fixtures`] in database 0.
-pub const FIXTURES: [&str; 19] = [
+pub const FIXTURES: [&str; 20] = [
     "lock",
     "renewed",
     "by the server",
@@ -78,6 +81,7 @@ pub const FIXTURES: [&str; 19] = [
     "sem",
     "indexed",
     "paced",
+    "lanes",
     "pinned",
     "group",
     "just added",
@@ -131,6 +135,9 @@ pub fn assert_in_use(server: &Server) {
     assert!(client.ask("DSEM.ACQUIRE paced TOKEN a").is_nil());
     assert_eq!(client.ask("DSEM.RELEASE paced b"), 1);
     assert_eq!(*client.ask("DSEM.INFO paced").field("resting"), 2);
+    let lane = |lane: &str| format!("DSEM.ACQUIRE lanes LANE {lane} LANELIMIT 2 TOKEN new");
+    assert!(client.ask(lane("a")).is_nil(), "one holds, and one rests");
+    client.ask(lane("b")).grant();
     let pinned = client.ask("DSEM.INFO pinned");
     assert_eq!(*pinned.field("pinned-limit"), 4);
     assert_eq!(*pinned.field("limit-changes"), 1);

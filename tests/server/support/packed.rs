@@ -13,6 +13,8 @@
 //! DISPLACED length:token
 //! ```
 //!
+//! Behind a GRANT or a PLACE in a lane stands ` in lane`, and behind a PLACE with a LANELIMIT ` at most permits`.
+//!
 //! Every other change is its name and its numbers, in the order of its fields: `RENEW fence lease-ms deadline-unix-ms`,
 //! `PAUSE until-unix-ms|NONE`.
 //!
