@@ -50,11 +50,13 @@ impl Visit<'_> {
         }
     }
 
-    /// Returns until when the place of the hold stays taken if it ends so now: with a MINHOLD that is not over. The caller
-    /// has the hold at hand, so that the end of one without MINHOLD searches for nothing.
+    /// Returns until when the place of the hold stays taken if it ends so now: with a MINHOLD that is not over, unless
+    /// nobody has heard of the grant. The caller has the hold at hand, so that the end of one without MINHOLD searches for
+    /// nothing.
     pub(crate) fn rests_until(&self, hold: &Hold, how: End) -> Option<LeaseUs> {
         let until = self.engine.term.rests_until(hold)?;
-        (how.may_rest() && until > self.now.lease).then_some(until)
+        let rests = how.may_rest() && hold.unheard_ms().is_none();
+        (rests && until > self.now.lease).then_some(until)
     }
 
     /// Carries out what has come due for the holds and the queue of this key, even if the timer is late.

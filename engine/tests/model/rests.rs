@@ -141,6 +141,26 @@ fn undelivered_grant_rests_nothing_and_its_place_keeps_the_option() {
     assert_eq!(world.after_ms(1_002), [(2, "granted")]);
 }
 
+/// A client that gives up on its place does not know yet that its turn has come.
+#[test]
+fn grant_that_nobody_has_heard_of_rests_nothing_when_it_is_withdrawn() {
+    let mut world = held();
+    world.ask(permits(1, 1).min_hold(60_000).keep(5_000));
+    world.ask(permits(2, 1).block());
+    world.after_ms(1_000);
+    release(&mut world, 0);
+    release(&mut world, 1);
+    assert_eq!(world.heard(), [(2, "granted")], "at once");
+    // One that has asked for it has heard.
+    let mut world = held();
+    world.ask(permits(1, 1).min_hold(5_000).keep(5_000));
+    world.after_ms(1_000);
+    release(&mut world, 0);
+    world.ask(permits(1, 1).min_hold(5_000).keep(5_000));
+    release(&mut world, 1);
+    served_after_ms(&mut world, 5_000);
+}
+
 /// The token of a grant that was not delivered releases it, before it has ended.
 #[test]
 fn undelivered_hold_that_its_token_has_released_rests() {

@@ -1,7 +1,8 @@
 //! What must hold for MINHOLD: where all requests say MINHOLD ms, the grants of any span of ms take at most the limit
 //! together, on the lease clock. It counts grants, and knows nothing of holds and how they end.
 //!
-//! Not counted are grants that were revoked or not delivered, and those from before a take-over.
+//! Not counted are grants that were revoked, or of which nobody has heard when they ended, and those from before a
+//! take-over.
 
 use crate::model::Name;
 use dsync_engine::change::{Change, End};
@@ -14,6 +15,7 @@ struct Paced {
     fence: Fence,
     claim: Claim,
     until: LeaseUs,
+    is_unheard: bool,
 }
 
 /// The grants of one key.
@@ -35,6 +37,7 @@ impl RestLaws {
                     fence,
                     claim,
                     until,
+                    is_unheard: false,
                 });
                 let taken = self.0.iter().map(|paced| u64::from(paced.claim.permits()));
                 let within = match claim {
@@ -47,12 +50,20 @@ impl RestLaws {
                 };
                 assert!(within, "{name:?}: {fence:?} comes too early");
             }
-            Change::End {
-                fence,
-                how: End::Revoked | End::Undelivered,
-                ..
-            } => self.0.retain(|paced| paced.fence != *fence),
+            Change::Unheard { fence, .. } => self.set_unheard(*fence, true),
+            Change::Renew { fence, .. } => self.set_unheard(*fence, false),
+            Change::End { fence, how, .. } => self.0.retain(|paced| {
+                let is_void = matches!(how, End::Revoked | End::Undelivered) || paced.is_unheard;
+                paced.fence != *fence || !is_void
+            }),
             _ => {}
+        }
+    }
+
+    fn set_unheard(&mut self, fence: Fence, is_unheard: bool) {
+        let mut grants = self.0.iter_mut();
+        if let Some(grant) = grants.find(|paced| paced.fence == fence) {
+            grant.is_unheard = is_unheard;
         }
     }
 }

@@ -75,7 +75,8 @@ pub struct ModelContent {
 impl ModelHold {
     /// Ends the hold, which keeps its place taken until its MINHOLD is over. Returns false if that is so now.
     fn rest(&mut self, how: End, lease_us: u64) -> bool {
-        let is_early = matches!(how, End::Released | End::Lapsed | End::Disconnected);
+        let is_early = matches!(how, End::Released | End::Lapsed | End::Disconnected)
+            && self.unheard_ms.is_none();
         let Some(min_hold_ms) = self.min_hold_ms.filter(|_| is_early && !self.is_resting) else {
             return false;
         };
