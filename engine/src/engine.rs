@@ -111,7 +111,7 @@ impl Engine {
         now: Now,
     ) -> Option<(WaiterId, Family)> {
         let place = self.queues.get(queue)?.place(rank)?;
-        let (ms, family) = (place.standing.keep?.ms(), place.claim.family());
+        let (ms, family) = (place.standing.keep()?.ms, place.claim.family());
         let until = self.term.keep_until(ms, now);
         let parked = self.queues.detach(queue, rank, until)?;
         Some((parked.waiter, family))

@@ -183,14 +183,15 @@ impl Hold {
     /// Returns what becomes of the place of the hold when it ends early, and until when it stays taken by this server's
     /// lease clock. As `due`, that counts only if it is not before the moment at which this server last took over.
     pub(crate) fn rest(&self) -> (Rest, LeaseUs) {
-        let extras = self.extras.as_deref();
-        let extras = extras.filter(|_| self.is_marked(bits::BOXED_OPTIONS));
-        extras.map(Extras::rest).unwrap_or_default()
+        match self.extras.as_deref() {
+            Some(extras) if self.is_marked(bits::BOXED_OPTIONS) => extras.rest(),
+            _ => Default::default(),
+        }
     }
 
     /// Whether the hold has ended, and its place stays taken until the end of the lease.
     pub fn is_resting(&self) -> bool {
-        self.rest().0 == Rest::Now
+        self.is_marked(bits::BOXED_OPTIONS) && self.rest().0 == Rest::Now
     }
 
     pub(super) fn set_rests_until(&mut self, until: LeaseUs) {

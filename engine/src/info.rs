@@ -199,11 +199,11 @@ impl<'e> Look<'e> {
     }
 
     fn kept_ms(&self, place: &Place) -> Option<u64> {
-        let keep = place.standing.keep.filter(|_| self.engine.is_serving())?;
+        let keep = place.standing.keep().filter(|_| self.engine.is_serving())?;
         let Presence::Kept { until } = place.presence else {
             return None;
         };
-        Some(self.engine.term.keep_left_ms(keep.ms(), until, self.now))
+        Some(self.engine.term.keep_left_ms(keep.ms, until, self.now))
     }
 }
 

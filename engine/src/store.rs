@@ -73,11 +73,12 @@ impl Store {
     /// Stores a state for a key. Returns `None` if all two billion ids are in use.
     pub fn insert(&mut self, body: Body, db: Db, name: &[u8]) -> Option<StateId> {
         let space = self.spaces.of(db);
-        let (family, (live, resting)) = (body.family(), numbers(&body));
+        let (family, all) = (body.family(), body.holds().len());
+        let resting = if all > 0 { body.holds().resting().0 } else { 0 };
         let address = Address::new(space, name);
         let id = self.states.insert(State { body, address })?;
-        self.holds[family as usize] += live;
-        self.resting += resting;
+        self.holds[family as usize] += (all - resting) as u64;
+        self.resting += resting as u64;
         Some(id)
     }
 
@@ -271,11 +272,14 @@ impl Store {
 
     /// Notes that the state's holds are gone, and takes them out of the gauges at once.
     fn forget(&mut self, state: State) {
-        let (live, resting) = numbers(&state.body);
-        self.holds[state.body.family() as usize] -= live;
-        self.resting -= resting;
         let holds = state.body.holds();
-        if holds.len() > SMALL {
+        let gone = holds.len();
+        if gone > 0 {
+            let (resting, _) = holds.resting();
+            self.holds[state.body.family() as usize] -= (gone - resting) as u64;
+            self.resting -= resting as u64;
+        }
+        if gone > SMALL {
             self.leftovers.drop_holds(state.body.into_holds());
         } else {
             for hold in holds.iter().filter(|hold| hold.is_ephemeral()) {
@@ -333,16 +337,5 @@ impl Store {
     pub fn ephemeral(&self) -> impl Iterator<Item = (ClientId, Fence, StateId)> {
         let all = self.ephemeral.iter();
         all.map(|((client, fence), id)| (*client, *fence, *id))
-    }
-}
-
-/// Returns how many holds do not rest, and how many rest.
-fn numbers(body: &Body) -> (u64, u64) {
-    match body.holds().len() {
-        0 => (0, 0),
-        all => {
-            let (resting, _) = body.holds().resting();
-            ((all - resting) as u64, resting as u64)
-        }
     }
 }

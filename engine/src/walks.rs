@@ -80,11 +80,11 @@ impl Term {
     fn give_moment(&mut self, queues: &mut Queues, queue: QueueId, rank: Rank) {
         let place = queues.get(queue).and_then(|queue| queue.place(rank));
         if let Some(place) = place
-            && let Some(keep) = place.standing.keep
+            && let Some(keep) = place.standing.keep()
             && let Presence::Kept { until } = place.presence
             && until < self.since()
         {
-            let until = self.give_to_place(self.took_over.until(keep.ms()));
+            let until = self.give_to_place(self.took_over.until(keep.ms));
             queues.detach(queue, rank, until);
         }
     }

@@ -8,7 +8,7 @@ use crate::answer::{Answer, Refusal};
 use crate::calls::grant::Told;
 use crate::calls::next::admission;
 use crate::change::KeptPlace;
-use crate::queue::place::{Bound, Keep, MinHold, Parked, Place, Presence, Request, Standing};
+use crate::queue::place::{Keep, MinHold, Parked, Place, Presence, Request, Standing};
 use crate::state::Body;
 use crate::state::families::policy::Admission;
 use crate::types::{Claim, ClientId, Family, Rank, UnixMs, WaiterId};
@@ -165,13 +165,7 @@ impl Visit<'_> {
         // The limit takes force when the request enters the queue, and not again when it is granted.
         self.put_limit_in_force(request.claim.family(), request.limit);
         self.begin_lanes(&request.lane);
-        let standing = Standing {
-            rank,
-            since: self.now.mono,
-            keep: None,
-            bound: None,
-        };
-        self.enter(standing, request, None)
+        self.enter(Standing::new(rank, self.now.mono), request, None)
     }
 
     /// Gives the place, waiting, kept or vacant, to the same request sent again. With QUEUE it is a kept place from then
@@ -204,13 +198,10 @@ impl Visit<'_> {
     fn enter(&mut self, before: Standing, request: Request, known: Option<KeptPlace>) -> Asked {
         let age_ms = self.now.mono.ms_since(before.since);
         let first = UnixMs(self.now.unix().0.saturating_sub(age_ms));
-        let since = before.keep.map_or(first, |keep| keep.since);
-        let keep = request.keep_ms.and_then(|ms| Keep::new(ms, since));
-        let standing = Standing {
-            keep: keep.or(before.keep),
-            bound: Bound::of(request.max_attempts, request.lane_limit),
-            ..before
-        };
+        let since = before.keep().map_or(first, |keep| keep.since);
+        let keep = request.keep_ms.map(|ms| Keep { ms, since });
+        let keep = keep.or(before.keep());
+        let standing = before.with(keep, request.bound());
         let (client, engine) = (request.client, &mut *self.engine);
         let parked = request.wait.map(|until| Parked {
             waiter: engine.queues.next_waiter(),
@@ -222,7 +213,7 @@ impl Visit<'_> {
         let presence = match parked {
             Some(parked) => Presence::Parked(parked),
             None => {
-                let keep_ms = standing.keep.map_or(0, Keep::ms);
+                let keep_ms = keep.map_or(0, |keep| keep.ms);
                 let until = engine.term.keep_until(keep_ms, self.now);
                 Presence::Kept { until }
             }

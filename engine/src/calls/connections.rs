@@ -69,7 +69,7 @@ impl Engine {
             let rejoin_ms = self.settings.rejoin_ms;
             let keeps = closed && rejoin_ms > 0;
             let standing = grant.standing;
-            let standing = standing.filter(|standing| keeps || standing.keep.is_some());
+            let standing = standing.filter(|standing| keeps || standing.keep().is_some());
             let ending = Ending {
                 state: grant.state,
                 how: End::Undelivered,

@@ -21,31 +21,41 @@ impl Visit<'_> {
     /// What comes back is a change of its own, and not a part of END: a server that was given a saved state in between
     /// knows of nothing that was displaced, and one of an earlier version never does.
     pub(crate) fn end(&mut self, fence: Fence, how: End) {
-        self.end_or_rest(fence, how, None);
-    }
-
-    /// As [`Visit::end`], but with a moment the place stays taken until then: see [`Visit::rests_until`].
-    pub(crate) fn end_or_rest(&mut self, fence: Fence, how: End, rests_until: Option<LeaseUs>) {
         let body = self.body().filter(|_| how == End::Undelivered);
         let displaced = body.and_then(Body::displaced);
         let at = self.now.unix();
-        let ended = self.decide(match rests_until {
-            Some(_) => Change::Rest { fence, how, at },
-            None => Change::End { fence, how, at },
-        });
-        if let Some((until, id)) = rests_until.zip(self.state) {
-            let due = self.engine.term.give(until);
-            self.engine.store.set_due(id, fence, due);
-        }
+        let ended = self.decide(Change::End { fence, how, at });
         let brought_back = displaced.and_then(|displaced| self.body()?.brought_back(displaced));
         if let Some(brought_back) = brought_back {
             let _ = self.decide(brought_back);
         }
-        if how.is_unasked()
-            && let Ok(Some(hold)) = ended
-        {
+        self.note_end(ended.ok().flatten(), how);
+    }
+
+    /// Ends a hold that exists. With a moment its place stays taken until then: see [`Visit::rests_until`].
+    pub(crate) fn end_or_rest(&mut self, fence: Fence, how: End, rests_until: Option<LeaseUs>) {
+        match rests_until {
+            None => self.end(fence, how),
+            Some(until) => self.rest(fence, how, until),
+        }
+    }
+
+    #[cold]
+    fn rest(&mut self, fence: Fence, how: End, until: LeaseUs) {
+        let at = self.now.unix();
+        let ended = self.decide(Change::Rest { fence, how, at });
+        if let Some(id) = self.state {
+            let due = self.engine.term.give(until);
+            self.engine.store.set_due(id, fence, due);
+        }
+        self.note_end(ended.ok().flatten(), how);
+    }
+
+    /// Notes an end that the client of the hold did not ask for.
+    fn note_end(&mut self, ended: Option<Hold>, how: End) {
+        if let Some(hold) = ended.filter(|_| how.is_unasked()) {
             let late_ms = self.now.lease.ms_since(self.engine.term.due(&hold));
-            let end = UnaskedEnd::of(&hold, how, at, late_ms);
+            let end = UnaskedEnd::of(&hold, how, self.now.unix(), late_ms);
             self.engine.effects.notes.push(Note::Ended(end));
         }
     }

@@ -43,8 +43,7 @@ pub(crate) fn admission(
 }
 
 fn admission_of(body: Option<&Body>, place: &Place, limit: Option<u32>) -> Admission {
-    let max_attempts = place.standing.max_attempts();
-    admission(body, place.claim, limit, max_attempts)
+    admission(body, place.claim, limit, place.max_attempts())
 }
 
 /// Returns the limit under which those who wait are served. Without a value the first in line makes a new one, under the

@@ -86,12 +86,12 @@ impl Visit<'_> {
     fn give_back(&mut self, standing: Standing, until: MonoUs, hold: Grant) {
         let queued = self.queue().and_then(|queue| queue.find(&hold.token));
         let lane = Some(&hold.lane).filter(|_| hold.claim.family() == Family::Semaphore);
-        if queued.is_some() || self.make_room(lane, standing.keep.is_some()).is_err() {
+        if queued.is_some() || self.make_room(lane, standing.keep().is_some()).is_err() {
             return;
         }
-        let presence = match standing.keep {
+        let presence = match standing.keep() {
             Some(keep) => Presence::Kept {
-                until: self.engine.term.keep_until(keep.ms(), self.now),
+                until: self.engine.term.keep_until(keep.ms, self.now),
             },
             None => Presence::Vacant {
                 until,

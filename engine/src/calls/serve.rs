@@ -80,7 +80,7 @@ impl Visit<'_> {
         self.put_remembered_limit_in_force(family);
         let told = self.told(&place);
         let (token, owner) = (place.token.clone(), place.owner.take());
-        let (lease, lane) = ((place.lease, place.min_hold.ms()), place.lane.clone());
+        let (lease, lane) = ((place.lease, place.min_hold.get()), place.lane.clone());
         let Some(fence) = self.grant(token, claim, lease, owner, lane, told) else {
             return self.part(&place, Answer::NotGranted);
         };
@@ -128,7 +128,7 @@ impl Visit<'_> {
         match client.or(asking.map(|asking| asking.client)) {
             Some(client) => Told::Client { client, ephemeral },
             None => Told::Nobody {
-                keep_ms: place.standing.keep.map_or(0, |keep| keep.ms()),
+                keep_ms: place.standing.keep().map_or(0, |keep| keep.ms),
             },
         }
     }

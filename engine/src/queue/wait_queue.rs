@@ -276,7 +276,8 @@ impl WaitQueue {
         let Some(place) = place.filter(|place| place.parked().is_some()) else {
             return false;
         };
-        if place.standing.keep.take().is_some() {
+        if place.is_kept() {
+            place.standing = place.standing.with(None, place.standing.bound);
             self.index.kept -= 1;
             self.index.kept_bytes -= place.heap_bytes();
             self.unkeep_in_lane(rank);

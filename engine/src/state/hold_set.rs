@@ -366,9 +366,11 @@ impl HoldSet {
         match self {
             HoldSet::Few(hold) => hold.as_ref().map_or(0, Hold::heap_bytes),
             HoldSet::Many(many) => {
+                // A tree that has become empty keeps a leaf.
+                let tokens = many.by_token.len().max(1);
                 let trees = [
                     heap::tree(many.by_fence.len(), size_of::<(Fence, Hold)>()),
-                    heap::tree(many.by_token.len(), size_of::<(Token, Fence)>()),
+                    heap::tree(tokens, size_of::<(Token, Fence)>()),
                     heap::tree(many.by_deadline.len(), size_of::<(LeaseUs, Fence)>()),
                 ];
                 let trees = trees.iter().sum::<usize>();

@@ -117,7 +117,7 @@ impl WaitQueue {
 fn ask(place: &Place) -> Ask {
     Ask {
         permits: place.claim.permits(),
-        lane_limit: place.standing.lane_limit(),
+        lane_limit: place.lane_limit(),
         is_kept: place.is_kept(),
     }
 }

@@ -44,7 +44,7 @@ impl Index {
         if place.claim.permits() > 1 {
             list(&mut self.heavy, place.claim.permits());
         }
-        if let Some(max_attempts) = place.standing.max_attempts() {
+        if let Some(max_attempts) = place.max_attempts() {
             list(&mut self.capped, max_attempts);
         }
         let count = |sum: &mut usize, number: usize| match comes {

@@ -29,7 +29,7 @@ impl World {
             // With small bounds the order of the tasks decides which vacant place is given up, and whether there is
             // room for a kept one; the contract does not fix that order. So keep no place then.
             let closed = self.laws.judge_order;
-            let was_kept = (grant.standing).is_some_and(|standing| standing.keep.is_some());
+            let was_kept = (grant.standing).is_some_and(|standing| standing.keep().is_some());
             if was_kept && !closed {
                 continue;
             }
