@@ -29,7 +29,11 @@ impl Visit<'_> {
         if let Some(brought_back) = brought_back {
             let _ = self.decide(brought_back);
         }
-        self.note_end(ended.ok().flatten(), how);
+        if how.is_unasked()
+            && let Ok(Some(hold)) = ended
+        {
+            self.note_end(&hold, how, at);
+        }
     }
 
     /// Ends a hold that exists. With a moment its place stays taken until then: see [`Visit::rests_until`].
@@ -48,16 +52,18 @@ impl Visit<'_> {
             let due = self.engine.term.give(until);
             self.engine.store.set_due(id, fence, due);
         }
-        self.note_end(ended.ok().flatten(), how);
+        if how.is_unasked()
+            && let Ok(Some(hold)) = ended
+        {
+            self.note_end(&hold, how, at);
+        }
     }
 
     /// Notes an end that the client of the hold did not ask for.
-    fn note_end(&mut self, ended: Option<Hold>, how: End) {
-        if let Some(hold) = ended.filter(|_| how.is_unasked()) {
-            let late_ms = self.now.lease.ms_since(self.engine.term.due(&hold));
-            let end = UnaskedEnd::of(&hold, how, self.now.unix(), late_ms);
-            self.engine.effects.notes.push(Note::Ended(end));
-        }
+    fn note_end(&mut self, hold: &Hold, how: End, at: UnixMs) {
+        let late_ms = self.now.lease.ms_since(self.engine.term.due(hold));
+        let end = UnaskedEnd::of(hold, how, at, late_ms);
+        self.engine.effects.notes.push(Note::Ended(end));
     }
 
     /// Returns until when the place of the hold stays taken if it ends so now: with a MINHOLD that is not over, unless
