@@ -16,7 +16,7 @@ use crate::queue::place::Place;
 use crate::queue::wait_queue::{Left, WaitQueue};
 use crate::state::{Body, Misfit};
 use crate::store::slab::StateId;
-use crate::types::{ClientId, Db, Family, Now, QueueId, Rank, WaiterId};
+use crate::types::{ClientId, Db, Family, InUse, Now, QueueId, Rank, WaiterId};
 
 /// The key holds another family's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -226,6 +226,43 @@ impl<'v> Visit<'v> {
             self.note_in_lane(change, ended.as_ref());
         }
         Ok(ended)
+    }
+
+    /// Notes a grant, or the end of a hold: what its lane has in use, and that its turn has moved.
+    fn note_in_lane(&mut self, change: &Change, ended: Option<&Hold>) {
+        let lane = match (change, ended) {
+            (Change::Grant(grant), _) => grant.lane.as_bytes(),
+            (_, Some(hold)) => hold.lane(),
+            _ => return,
+        };
+        let engine = &mut *self.engine;
+        let queue = self.queue.and_then(|id| engine.queues.get(id));
+        let waits = queue.is_some_and(|queue| queue.lanes().is_some());
+        let body = self.state.and_then(|id| engine.store.body_mut(id));
+        let Some(body) = body.filter(|body| waits || body.holds().lanes().is_some()) else {
+            return;
+        };
+        let turn = engine.queues.next_turn();
+        body.set_turn(lane, turn);
+        let permits = body.holds().in_use(lane).permits;
+        if let Some(queue) = self.queue.and_then(|id| engine.queues.get_mut(id)) {
+            queue.lanes_mut().note(lane, InUse { permits, turn });
+        }
+    }
+
+    /// Returns the limit of a semaphore under which the queue is served; 0 without any.
+    pub(crate) fn limit_of_queue(&self) -> u32 {
+        let of_queue = || self.queue()?.limit(Family::Semaphore);
+        let limit = self.body().map_or_else(of_queue, Body::limit_in_force);
+        limit.unwrap_or(0)
+    }
+
+    /// Whether all who wait stand aside, in a queue or beside holds in which somebody said LANE.
+    fn all_stand_aside(&self, queue: &WaitQueue) -> bool {
+        let lanes = queue.lanes();
+        lanes.is_some_and(|lanes| {
+            lanes.all_stand_aside(self.limit_of_queue()) && !queue.has_other_line(Family::Semaphore)
+        })
     }
 
     /// Makes an empty state if the key has none. Returns its id; `None` if all two billion ids are in use.

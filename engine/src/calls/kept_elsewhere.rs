@@ -126,7 +126,7 @@ impl Visit<'_> {
         }
         if let Some(queue) = self.engine.queues.get_mut(queue) {
             queue.holder = self.state;
-            queue.sort_lanes_anew();
+            queue.lanes_mut().sort_anew();
         }
         // A primary follows the changes of a slot that moves to it, and serves the queue when the slot is its own.
         if self.engine.is_serving() {

@@ -3,13 +3,11 @@
 
 use crate::answer::{FullQueue, Refusal};
 use crate::calls::next::Next;
-use crate::change::Change;
-use crate::hold::Hold;
 use crate::queue::place::Request;
 use crate::queue::wait_queue::WaitQueue;
 use crate::short_bytes::LaneName;
 use crate::state::Body;
-use crate::types::{Family, InUse};
+use crate::types::Family;
 use crate::visit::Visit;
 
 impl Visit<'_> {
@@ -46,16 +44,9 @@ impl Visit<'_> {
         let limit = self.limit_of_queue();
         let taken = self.body().map_or(0, |body| body.holds().permits());
         if let Some(queue) = self.engine.queues.get_mut(id) {
-            queue.choose_lane(limit, taken < u64::from(limit));
+            queue.lanes_mut().choose(limit, taken < u64::from(limit));
         }
         true
-    }
-
-    /// Returns the limit of a semaphore under which the queue is served; 0 without any.
-    fn limit_of_queue(&self) -> u32 {
-        let of_queue = || self.queue()?.limit(Family::Semaphore);
-        let limit = self.body().map_or_else(of_queue, Body::limit_in_force);
-        limit.unwrap_or(0)
     }
 
     /// Begins to keep lanes, before the first place that names one joins the queue. Who waits for free permits already
@@ -64,28 +55,6 @@ impl Visit<'_> {
         let queue = self.queue.filter(|_| !lane.is_nameless());
         if queue.is_some_and(|id| self.engine.queues.begin_lanes(id)) {
             self.choose_lane();
-        }
-    }
-
-    /// Notes a grant, or the end of a hold: what its lane has in use, and that its turn has moved.
-    pub(crate) fn note_in_lane(&mut self, change: &Change, ended: Option<&Hold>) {
-        let lane = match (change, ended) {
-            (Change::Grant(grant), _) => grant.lane.as_bytes(),
-            (_, Some(hold)) => hold.lane(),
-            _ => return,
-        };
-        let engine = &mut *self.engine;
-        let queue = self.queue.and_then(|id| engine.queues.get(id));
-        let waits = queue.is_some_and(|queue| queue.lanes().is_some());
-        let body = self.state.and_then(|id| engine.store.body_mut(id));
-        let Some(body) = body.filter(|body| waits || body.holds().lanes().is_some()) else {
-            return;
-        };
-        let turn = engine.queues.next_turn();
-        body.set_turn(lane, turn);
-        let permits = body.holds().in_use(lane).permits;
-        if let Some(queue) = self.queue.and_then(|id| engine.queues.get_mut(id)) {
-            queue.note_in_use(lane, InUse { permits, turn });
         }
     }
 
@@ -114,14 +83,6 @@ impl Visit<'_> {
             let lane = request.lane.as_bytes();
             let in_use = holds.map_or(0, |holds| holds.in_use(lane).permits);
             in_use + u64::from(request.claim.permits()) <= u64::from(most)
-        })
-    }
-
-    /// Whether all who wait stand aside, in a queue or beside holds in which somebody said LANE.
-    pub(crate) fn all_stand_aside(&self, queue: &WaitQueue) -> bool {
-        let lanes = queue.lanes();
-        lanes.is_some_and(|lanes| {
-            lanes.all_stand_aside(self.limit_of_queue()) && !queue.has_other_line(Family::Semaphore)
         })
     }
 

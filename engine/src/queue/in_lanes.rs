@@ -27,7 +27,7 @@ impl Queues {
         in_use: impl Fn(&LaneName) -> InUse,
     ) -> bool {
         let (turns_from, queue) = (self.turns_from, self.queues.get_mut(&id));
-        queue.is_none_or(|queue| queue.sort_lanes((state, turns_from), in_use))
+        queue.is_none_or(|queue| queue.lanes_mut().sort((state, turns_from), in_use))
     }
 
     /// Begins to keep lanes in a queue. Returns false if it kept them already.
@@ -38,13 +38,13 @@ impl Queues {
 
     /// Ceases to keep the lanes of a queue if no place names one any more. Returns whether lanes are kept.
     pub fn keep_lanes(&mut self, id: QueueId) -> bool {
-        self.change(id, WaitQueue::keep_lanes) == Some(true)
+        self.change(id, |queue| queue.lanes_mut().keep()) == Some(true)
     }
 
     /// Notes that the value of the queue's name may be another one.
     pub fn sort_lanes_anew(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get_mut(&id) {
-            queue.sort_lanes_anew();
+            queue.lanes_mut().sort_anew();
         }
     }
 

@@ -386,11 +386,7 @@ fn fits((permits, (in_use, ..)): Seat, limit: u32) -> bool {
     in_use + u64::from(permits) <= u64::from(limit)
 }
 
-#[cfg(test)]
-mod figures;
 #[cfg(debug_assertions)]
 mod invariants;
-#[cfg(test)]
-mod stories;
 #[cfg(test)]
 mod tests;

@@ -159,7 +159,7 @@ impl Queues {
         self.list(id, place.rank(), &place.presence);
         let has_lanes = self.get(id).is_some_and(|queue| queue.lanes().is_some());
         let turn = match has_lanes || !place.lane.is_nameless() {
-            true => self.next_turn(),
+            true => Turn(self.number()),
             false => Turn::default(),
         };
         self.change(id, |queue| queue.join(place, turn));

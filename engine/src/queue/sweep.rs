@@ -87,7 +87,7 @@ impl Queues {
             return;
         };
         queue.space = self.spaces.of(queue.db);
-        queue.sort_lanes_anew();
+        queue.lanes_mut().sort_anew();
         let (kept, before) = (queue.kept(), queue.by_family());
         if kept == 0 {
             return;

@@ -29,6 +29,7 @@ mod index;
 #[cfg(debug_assertions)]
 mod invariants;
 
+use in_lanes::QueueLanes;
 use index::Index;
 
 /// Invariants: a rank is in exactly one of the maps of places; `index` is that of the places in line and the vacant
@@ -50,7 +51,8 @@ pub struct WaitQueue {
     line: BTreeMap<Rank, Place>,
     vacant: BTreeMap<Rank, Place>,
     index: Index,
-    lanes: Option<Box<Lanes>>,
+    /// Where requests for permits stand, if a place names a lane.
+    pub(super) lanes: QueueLanes,
     watching: BTreeMap<Rank, Watcher>,
     /// Watchers whose answer is decided but not sent yet, because a visit sends a bounded number of answers.
     answered: VecDeque<(Answer, BTreeMap<Rank, Watcher>)>,
@@ -100,7 +102,7 @@ impl WaitQueue {
             line: BTreeMap::new(),
             vacant: BTreeMap::new(),
             index: Index::default(),
-            lanes: None,
+            lanes: QueueLanes::default(),
             watching: BTreeMap::new(),
             answered: VecDeque::new(),
             left_unserved: false,
@@ -143,7 +145,7 @@ impl WaitQueue {
     pub fn kept_heap_bytes(&self) -> usize {
         let entries = [size_of::<(Rank, Place)>(), size_of::<(Token, Rank)>()];
         let trees = entries.map(|bytes| heap::tree(self.index.kept, bytes));
-        let lanes = self.lanes.as_ref().map_or(0, |lanes| lanes.heap_bytes());
+        let lanes = self.lanes().map_or(0, Lanes::heap_bytes);
         self.index.kept_bytes + trees.iter().sum::<usize>() + lanes
     }
 
@@ -159,6 +161,24 @@ impl WaitQueue {
 
     pub fn has_watching(&self) -> bool {
         !self.watching.is_empty()
+    }
+
+    /// Whether a request waits that is not of this family.
+    pub fn has_other_line(&self, family: Family) -> bool {
+        self.index.by_family[family as usize] < self.line.len()
+    }
+
+    /// Returns the lanes, if a place of the queue names one.
+    pub fn lanes(&self) -> Option<&Lanes> {
+        self.lanes.get()
+    }
+
+    pub fn lanes_mut(&mut self) -> &mut QueueLanes {
+        &mut self.lanes
+    }
+
+    pub(super) fn begin_lanes(&mut self) {
+        self.lanes.begin(&self.line, &self.vacant);
     }
 
     /// Returns the limit under which the next waiter of this family begins after the key was removed.
@@ -204,7 +224,7 @@ impl WaitQueue {
     /// Counts the places in line up to and with this one, but no further than `most`. With lanes, only those of its lane
     /// count.
     pub fn position(&self, rank: Rank, most: usize) -> usize {
-        let in_lane = self.lanes.as_ref().and_then(|lanes| {
+        let in_lane = self.lanes().and_then(|lanes| {
             let place = self.line.get(&rank)?;
             lanes.position(&place.lane, rank, most)
         });
@@ -244,7 +264,10 @@ impl WaitQueue {
     /// Puts a place into the queue. Its rank must be free. If its lane is new, it has this turn.
     pub(super) fn join(&mut self, place: Place, turn: Turn) {
         debug_assert!(!self.has(place.rank()));
-        self.enter_lane(&place, turn);
+        if !place.lane.is_nameless() {
+            self.begin_lanes();
+        }
+        self.lanes.enter(&place, turn);
         self.index.note(&place, true);
         let places = match place.is_in_line() {
             true => &mut self.line,
@@ -280,7 +303,7 @@ impl WaitQueue {
             place.standing = place.standing.with(None, place.standing.bound);
             self.index.kept -= 1;
             self.index.kept_bytes -= place.heap_bytes();
-            self.unkeep_in_lane(rank);
+            self.lanes.unkeep(place);
         }
         true
     }
@@ -290,7 +313,7 @@ impl WaitQueue {
         let place = self.line.remove(&rank);
         if let Some(place) = place.or_else(|| self.vacant.remove(&rank)) {
             self.index.note(&place, false);
-            self.leave_lane(&place);
+            self.lanes.leave(&place);
             return Some(Left::Place(place));
         }
         let answered = self.answered.iter_mut().map(|(_, watchers)| watchers);
@@ -357,7 +380,7 @@ impl WaitQueue {
     pub fn into_pieces(self) -> impl Iterator<Item = Piece> + Send + use<> {
         let answered = self.answered.into_iter();
         let answered = answered.flat_map(|(_, watchers)| watchers);
-        pieces_of(self.line, self.index, self.lanes)
+        pieces_of(self.line, self.index, self.lanes.0)
             .chain(self.vacant.into_iter().map(|_| None))
             .chain(self.watching.into_iter().map(|_| None))
             .chain(answered.map(|_| None))

@@ -1,5 +1,8 @@
 //! Lanes beside a naive reference, in random histories, and the laws of fair shares.
 
+mod figures;
+mod stories;
+
 use std::collections::BTreeMap;
 
 use super::{Ask, Lanes};

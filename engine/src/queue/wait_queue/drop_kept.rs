@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::mem::{swap, take};
 
 use super::{Index, Left, Piece, WaitQueue, pieces_of};
+use crate::queue::lanes::Lanes;
 use crate::queue::place::Place;
-use crate::types::Rank;
+use crate::types::{Rank, Turn};
 
 impl WaitQueue {
     /// Drops all kept places. A request whose client waits on one goes on waiting, on a place that is not kept. Returns
@@ -31,7 +32,7 @@ impl WaitQueue {
             swap(&mut self.line, &mut line);
             swap(&mut self.index, &mut index);
             // What stays is noted anew. The old index and the old lanes are not used any more.
-            lanes = self.lanes.take();
+            lanes = self.lanes.0.take();
             for place in take(&mut self.vacant).into_values() {
                 self.join_again(place, lanes.as_deref());
             }
@@ -39,7 +40,7 @@ impl WaitQueue {
                 self.join_again(place, lanes.as_deref());
             }
         }
-        if let (Some(again), Some(before)) = (&mut self.lanes, &lanes) {
+        if let (Some(again), Some(before)) = (&mut self.lanes.0, &lanes) {
             again.take_up(before);
         }
         if self.index.kept > 0 {
@@ -49,5 +50,11 @@ impl WaitQueue {
             }
         }
         pieces_of(line, index, lanes)
+    }
+
+    /// Puts a place into the queue that was in it before, with the turn that its lane had.
+    fn join_again(&mut self, place: Place, before: Option<&Lanes>) {
+        let turn = before.map_or(Turn::default(), |lanes| lanes.turn(&place.lane));
+        self.join(place, turn);
     }
 }

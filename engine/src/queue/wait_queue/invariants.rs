@@ -24,7 +24,7 @@ impl WaitQueue {
         assert_eq!(self.index, again.index);
         assert!(self.line.keys().eq(again.line.keys()), "in line");
         assert!(self.vacant.keys().eq(again.vacant.keys()), "vacant");
-        let (ours, theirs) = (self.lanes.as_ref(), again.lanes.as_ref());
+        let (ours, theirs) = (self.lanes(), again.lanes());
         if let Some((ours, theirs)) = ours.zip(theirs) {
             ours.check_places(theirs);
         }

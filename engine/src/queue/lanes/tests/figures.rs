@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use super::Ask;
-use super::tests::{Semaphore, lane, one};
+use super::{Ask, Semaphore, lane, one};
 use crate::store::tests::XorShift;
 use crate::types::Rank;
 

@@ -1,7 +1,6 @@
 //! What the rule of lanes must not lose again: a story for each.
 
-use super::tests::{Semaphore, lane, one};
-use super::{Ask, Lanes};
+use super::{Ask, Lanes, Semaphore, lane, one};
 use crate::types::Turn;
 
 /// Without this, one lane that asked for 8 of 10 beside a flood was never granted while six permits stood idle.
