@@ -80,9 +80,11 @@ impl Extras {
     pub fn new([token, lane, owner]: [&[u8]; 3], rest: Rest) -> Box<Extras> {
         let token = &token[..token.len().min(Token::MAX_LEN)];
         let lane = &lane[..lane.len().min(MAX_LANE_LEN)];
-        let lens = [LANED, token.len() as u8, lane.len() as u8];
-        let lens = if lane.is_empty() { &lens[1..2] } else { &lens };
-        let texts = ShortBytes::joined([lens, token, lane, owner]);
+        let (token_len, lane_len) = (token.len() as u8, lane.len() as u8);
+        let texts = match lane {
+            [] => ShortBytes::joined([&[token_len], token, owner]),
+            lane => ShortBytes::joined([&[LANED, token_len, lane_len], token, lane, owner]),
+        };
         let numbers = None;
         let mut extras = Box::new(Extras { texts, numbers });
         extras.set_rest(rest, LeaseUs(0));
