@@ -9,6 +9,7 @@
 //! Deliberately absent: the passing of time. A hold whose lease has run out stays as it is until a call ends it.
 
 mod extras;
+mod rest;
 
 use crate::heap;
 use crate::short_bytes::LaneName;
@@ -16,7 +17,7 @@ use crate::store::slab::StateId;
 use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
 use extras::{Extras, Numbers, U24};
 
-pub use extras::Rest;
+pub use rest::Rest;
 
 /// What is replicated and saved of a hold, and therefore equal on all servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -178,38 +179,6 @@ impl Hold {
             (Token::Text(theirs), Some(ours)) => **theirs == *ours,
             (Token::Uuid(_), Some(_)) | (Token::Text(_), None) => false,
         }
-    }
-
-    /// Returns what becomes of the place of the hold when it ends early, and until when it stays taken by this server's
-    /// lease clock. As `due`, that counts only if it is not before the moment at which this server last took over.
-    pub(crate) fn rest(&self) -> (Rest, LeaseUs) {
-        match self.extras.as_deref() {
-            Some(extras) if self.is_marked(bits::BOXED_OPTIONS) => extras.rest(),
-            _ => Default::default(),
-        }
-    }
-
-    /// Whether the hold has ended, and its place stays taken until the end of the lease.
-    pub fn is_resting(&self) -> bool {
-        self.is_marked(bits::BOXED_OPTIONS) && self.rest().0 == Rest::Now
-    }
-
-    pub(super) fn set_rests_until(&mut self, until: LeaseUs) {
-        if let Some(extras) = &mut self.extras {
-            extras.set_rest(extras.rest().0, until);
-        }
-    }
-
-    /// Returns what is left of the hold when it ends early, without a connection and a moment; `None` if nothing is.
-    pub(super) fn rested(&self) -> Option<Hold> {
-        let lease = self.rest().0.after()?;
-        Some(Hold::new(&Grant {
-            token: Token::Uuid([0; 16]),
-            lease,
-            rest: Rest::Now,
-            deadline: self.granted().after_ms(u64::from(lease.0)),
-            ..self.to_grant()
-        }))
     }
 
     /// Returns the text of a token that is no UUID.

@@ -1,5 +1,6 @@
 //! What a hold has beside its 56 bytes, and how small numbers are kept in them.
 
+use super::Rest;
 use crate::short_bytes::ShortBytes;
 use crate::types::{ClientId, LeaseMs, LeaseUs, MAX_LANE_LEN, Token, UnixMs};
 
@@ -42,18 +43,6 @@ const RESTS: u8 = u8::MAX;
 /// The bytes before the length of the token.
 const RESTS_LEN: usize = 13;
 
-/// What becomes of the place of a hold that ends early (MINHOLD).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Rest {
-    /// It is free.
-    #[default]
-    None,
-    /// It stays taken until so long after the grant.
-    After(LeaseMs),
-    /// The hold has ended and rests: its lease is the MINHOLD, from the grant on, and it has no token.
-    Now,
-}
-
 /// The numbers of a hold that are stored in few bytes, with their full range, and one that most holds do not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Numbers {
@@ -63,16 +52,6 @@ pub struct Numbers {
     pub deadline: UnixMs,
     pub granted: UnixMs,
     pub client: ClientId,
-}
-
-impl Rest {
-    /// Returns the MINHOLD of a hold that has not ended.
-    pub fn after(self) -> Option<LeaseMs> {
-        match self {
-            Rest::After(min_hold) => Some(min_hold),
-            Rest::None | Rest::Now => None,
-        }
-    }
 }
 
 impl Extras {
