@@ -9,41 +9,16 @@
 //! Deliberately absent: the passing of time. A hold whose lease has run out stays as it is until a call ends it.
 
 mod extras;
-mod rest;
+mod grant;
+mod kind;
 
 use crate::heap;
-use crate::short_bytes::LaneName;
 use crate::store::slab::StateId;
 use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
 use extras::{Extras, Numbers, U24};
+use kind::Kind;
 
-pub use rest::Rest;
-
-/// What is replicated and saved of a hold, and therefore equal on all servers.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Grant {
-    pub fence: Fence,
-    pub token: Token,
-    pub claim: Claim,
-    /// The lowest number that no other hold of the semaphore had. Set exactly if the claim is [`Claim::Indexed`].
-    pub index: Option<u32>,
-    pub lease: LeaseMs,
-    pub rest: Rest,
-    /// The wall-clock end of the lease, as it was written at the grant or the last renewal.
-    pub deadline: UnixMs,
-    pub granted: UnixMs,
-    pub renewed: bool,
-    pub owner: Option<Box<[u8]>>,
-    /// The lane of a semaphore in which the request stood.
-    pub lane: LaneName,
-}
-
-impl Grant {
-    /// Whether the hold has an option that format version 5 brought.
-    pub(crate) fn has_options(&self) -> bool {
-        self.index.is_some() || self.rest != Rest::None || !self.lane.is_nameless()
-    }
-}
+pub use grant::{Grant, Rest};
 
 /// One grant of a lock, of permits or of a membership.
 #[derive(Clone)]
@@ -69,18 +44,6 @@ pub struct Hold {
 }
 
 const _: () = assert!(size_of::<Hold>() == 56);
-
-/// The claim of a hold, without the number of permits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Exclusive,
-    Shared,
-    OnePermit,
-    Permits,
-    Indexed,
-    Member,
-    Run,
-}
 
 /// The bits of [`Hold`]'s `word`.
 mod bits {
@@ -190,6 +153,38 @@ impl Hold {
     /// Returns what is held, and in which lane.
     pub(crate) fn what(&self) -> (Claim, &[u8]) {
         (self.claim(), self.lane())
+    }
+
+    /// Returns what becomes of the place of the hold when it ends early, and until when it stays taken by this server's
+    /// lease clock. As `due`, that counts only if it is not before the moment at which this server last took over.
+    pub(crate) fn rest(&self) -> (Rest, LeaseUs) {
+        match self.extras.as_deref() {
+            Some(extras) if self.is_marked(bits::BOXED_OPTIONS) => extras.rest(),
+            _ => Default::default(),
+        }
+    }
+
+    /// Whether the hold has ended, and its place stays taken until the end of the lease.
+    pub fn is_resting(&self) -> bool {
+        self.is_marked(bits::BOXED_OPTIONS) && self.rest().0 == Rest::Now
+    }
+
+    pub(crate) fn set_rests_until(&mut self, until: LeaseUs) {
+        if let Some(extras) = &mut self.extras {
+            extras.set_rest(extras.rest().0, until);
+        }
+    }
+
+    /// Returns what is left of the hold when it ends early, without a connection and a moment; `None` if nothing is.
+    pub(crate) fn rested(&self) -> Option<Hold> {
+        let lease = self.rest().0.after()?;
+        Some(Hold::new(&Grant {
+            token: Token::Uuid([0; 16]),
+            lease,
+            rest: Rest::Now,
+            deadline: self.granted().after_ms(u64::from(lease.0)),
+            ..self.to_grant()
+        }))
     }
 
     /// Returns the name of the lane, which is empty for the nameless one.
@@ -377,24 +372,6 @@ impl Hold {
         self.client_low = client.0 as u32;
         self.word = self.word & !bits::CLIENT | high << bits::CLIENT_SHIFT;
         high <= bits::CLIENT >> bits::CLIENT_SHIFT
-    }
-}
-
-impl Kind {
-    fn has_number(self) -> bool {
-        matches!(self, Kind::Permits | Kind::Indexed)
-    }
-
-    fn of(claim: Claim) -> Kind {
-        match claim {
-            Claim::Exclusive => Kind::Exclusive,
-            Claim::Shared => Kind::Shared,
-            Claim::Permits(1) => Kind::OnePermit,
-            Claim::Permits(_) => Kind::Permits,
-            Claim::Indexed => Kind::Indexed,
-            Claim::Member => Kind::Member,
-            Claim::Run => Kind::Run,
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a hold has beside its 56 bytes, and how small numbers are kept in them.
 
-use super::Rest;
+use super::grant::Rest;
 use crate::short_bytes::ShortBytes;
 use crate::types::{ClientId, LeaseMs, LeaseUs, MAX_LANE_LEN, Token, UnixMs};
 

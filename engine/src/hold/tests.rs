@@ -1,6 +1,7 @@
 //! A hold in its 56 bytes keeps every value exactly.
 
 use super::*;
+use crate::short_bytes::LaneName;
 use crate::store::tests::XorShift;
 
 fn grant(token: &[u8], owner: Option<&[u8]>) -> Grant {
