@@ -17,6 +17,7 @@ pub struct Part {
 }
 
 /// A reply that has yet to come.
+#[allow(clippy::large_enum_variant, reason = "a connection has one or a few")]
 pub enum Pending {
     Request(Part),
     /// The reply to a request after MULTI: QUEUED or an error.
