@@ -82,6 +82,7 @@ impl Asking {
 }
 
 impl<'v> Visit<'v> {
+    #[inline]
     pub(crate) fn new(engine: &'v mut Engine, key: Key<'v>, now: Now) -> Visit<'v> {
         let queue = engine.queues.find(key.db, key.name);
         let queued = queue.and_then(|queue| engine.queues.get(queue));
@@ -216,13 +217,14 @@ impl<'v> Visit<'v> {
         let ended = body.apply(change)?;
         let limit_changes = body.limits().changes.saturating_sub(changes_before);
         engine.stats.counters_mut(family).limit_changes += limit_changes;
+        let in_lanes = engine.queues.keep_any_lanes() || body.holds().lanes().is_some();
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         engine.stats.decided(family, change, unrenewed);
         engine.store.count(family, change);
         if let Some(hold) = &ended {
             engine.store.ended(family, hold);
         }
-        if family == Family::Semaphore {
+        if family == Family::Semaphore && in_lanes {
             self.note_in_lane(change, ended.as_ref());
         }
         Ok(ended)
@@ -246,7 +248,7 @@ impl<'v> Visit<'v> {
         body.set_turn(lane, turn);
         let permits = body.holds().in_use(lane).permits;
         if let Some(queue) = self.queue.and_then(|id| engine.queues.get_mut(id)) {
-            queue.lanes_mut().note(lane, InUse { permits, turn });
+            queue.lanes.note(lane, InUse { permits, turn });
         }
     }
 

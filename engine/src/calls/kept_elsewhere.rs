@@ -126,7 +126,7 @@ impl Visit<'_> {
         }
         if let Some(queue) = self.engine.queues.get_mut(queue) {
             queue.holder = self.state;
-            queue.lanes_mut().sort_anew();
+            queue.lanes.sort_anew();
         }
         // A primary follows the changes of a slot that moves to it, and serves the queue when the slot is its own.
         if self.engine.is_serving() {
@@ -253,8 +253,8 @@ impl Engine {
     }
 
     /// Puts a kept place into the queue of a name, as another server or a file says. A request of its token that waits
-    /// here for the same claim and lane goes on waiting, on that place; for another it is told why not. Does nothing if another
-    /// token has the rank.
+    /// here for the same claim and lane goes on waiting, on that place; for another it is told why not. Does nothing if
+    /// another token has the rank.
     fn put_place(&mut self, db: Db, name: &[u8], kept: KeptPlace, now: Now) {
         self.term.fences.adopt(kept.rank.0, now);
         let from = TakeOver::at(now, self.settings.takeover_grace_ms);

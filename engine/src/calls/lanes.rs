@@ -4,7 +4,6 @@
 use crate::answer::{FullQueue, Refusal};
 use crate::calls::next::Next;
 use crate::queue::place::Request;
-use crate::queue::wait_queue::WaitQueue;
 use crate::short_bytes::LaneName;
 use crate::state::Body;
 use crate::types::Family;
@@ -22,10 +21,9 @@ impl Visit<'_> {
         }
         let queue = self.queue();
         let place = queue.and_then(|queue| queue.place(queue.lanes()?.chosen()?));
-        match queue.zip(place) {
-            Some((queue, place)) => Next::of_place(self.body(), queue, place),
-            None => Next::Nothing,
-        }
+        place.map_or(Next::Nothing, |place| {
+            Next::of_place(self.body(), place, Some(self.limit_of_queue()))
+        })
     }
 
     /// Sorts the lanes of the queue and chooses one. Returns false if there are too many to sort them in one visit.
@@ -44,7 +42,7 @@ impl Visit<'_> {
         let limit = self.limit_of_queue();
         let taken = self.body().map_or(0, |body| body.holds().permits());
         if let Some(queue) = self.engine.queues.get_mut(id) {
-            queue.lanes_mut().choose(limit, taken < u64::from(limit));
+            queue.lanes.choose(limit, taken < u64::from(limit));
         }
         true
     }
@@ -61,17 +59,17 @@ impl Visit<'_> {
     /// Whether a new request may be granted although others wait: they stand aside, under either limit, and none of them
     /// is in its lane.
     pub(super) fn passes_line(&self, request: &Request, limit: Option<u32>) -> bool {
-        let limit = limit.unwrap_or(0).max(self.limit_of_queue());
         let queue = self.queue();
+        let limit = || limit.unwrap_or(0).max(self.limit_of_queue());
         queue.is_some_and(|queue| match queue.lanes() {
             _ if queue.has_other_line(Family::Semaphore) => false,
-            Some(lanes) => !lanes.has_line(&request.lane) && lanes.all_stand_aside(limit),
+            Some(lanes) => !lanes.has_line(&request.lane) && lanes.all_stand_aside(limit()),
             // All who wait are in the nameless lane.
             None if request.lane.is_nameless() => false,
             None => queue.head().is_some_and(|head| {
                 let holds = self.body().map(Body::holds);
                 let own = holds.map_or(0, |holds| holds.in_use(&[]).permits);
-                own + u64::from(head.claim.permits()) > u64::from(limit)
+                own + u64::from(head.claim.permits()) > u64::from(limit())
             }),
         })
     }
@@ -93,7 +91,8 @@ impl Visit<'_> {
         lane: Option<&LaneName>,
         is_kept: bool,
     ) -> Result<(), FullQueue> {
-        let lanes = self.queue().and_then(WaitQueue::lanes);
+        let lane = lane.filter(|_| self.engine.queues.keep_any_lanes());
+        let lanes = lane.and_then(|_| self.queue()?.lanes());
         let Some((lanes, lane)) = lanes.zip(lane) else {
             return Ok(());
         };

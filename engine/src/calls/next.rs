@@ -53,10 +53,15 @@ fn limit_for(body: Option<&Body>, queue: &WaitQueue, family: Family) -> Option<u
 }
 
 impl Next {
+    #[inline]
     pub(crate) fn of(body: Option<&Body>, queue: Option<&WaitQueue>) -> Next {
-        let Some(queue) = queue else {
-            return of_round(body, false);
-        };
+        match queue {
+            Some(queue) => Next::of_queue(body, queue),
+            None => of_round(body, false),
+        }
+    }
+
+    fn of_queue(body: Option<&Body>, queue: &WaitQueue) -> Next {
         if let Some((rank, answer)) = queue.next_answered() {
             return Next::Tell(rank, answer);
         }
@@ -88,17 +93,17 @@ impl Next {
         }
         match queue.lanes().filter(|_| limit.is_some()) {
             Some(_) if family == Family::Semaphore => Next::InLanes,
-            _ => Next::of_place(body, queue, head),
+            _ => Next::of_place(body, head, limit),
         }
     }
 
-    /// Returns what becomes of the place that nobody is before.
-    pub(super) fn of_place(body: Option<&Body>, queue: &WaitQueue, place: &Place) -> Next {
+    /// Returns what becomes of the place that nobody is before, under this limit.
+    pub(super) fn of_place(body: Option<&Body>, place: &Place, limit: Option<u32>) -> Next {
         let rank = place.rank();
         if body.is_some_and(|body| body.holds().by_token(&place.token).is_some()) {
             return Next::Repeat(rank);
         }
-        match admission_of(body, place, limit_for(body, queue, place.claim.family())) {
+        match admission_of(body, place, limit) {
             Admission::Now => Next::Grant(rank),
             Admission::Later => Next::Nothing,
             Admission::Never(answer) => Next::Tell(rank, answer),

@@ -8,6 +8,16 @@ use crate::store::slab::StateId;
 use crate::types::{InUse, QueueId, Turn};
 
 impl Queues {
+    /// The number of lanes in which somebody waits, in queues in which a place names a lane.
+    pub fn lanes(&self) -> u64 {
+        self.lanes
+    }
+
+    /// Whether any queue keeps lanes.
+    pub fn keep_any_lanes(&self) -> bool {
+        self.with_lanes > 0
+    }
+
     /// Returns a turn that is later than all before it.
     pub fn next_turn(&mut self) -> Turn {
         Turn(self.number())
@@ -27,7 +37,7 @@ impl Queues {
         in_use: impl Fn(&LaneName) -> InUse,
     ) -> bool {
         let (turns_from, queue) = (self.turns_from, self.queues.get_mut(&id));
-        queue.is_none_or(|queue| queue.lanes_mut().sort((state, turns_from), in_use))
+        queue.is_none_or(|queue| queue.lanes.sort((state, turns_from), in_use))
     }
 
     /// Begins to keep lanes in a queue. Returns false if it kept them already.
@@ -38,13 +48,13 @@ impl Queues {
 
     /// Ceases to keep the lanes of a queue if no place names one any more. Returns whether lanes are kept.
     pub fn keep_lanes(&mut self, id: QueueId) -> bool {
-        self.change(id, |queue| queue.lanes_mut().keep()) == Some(true)
+        self.change(id, |queue| queue.lanes.keep()) == Some(true)
     }
 
     /// Notes that the value of the queue's name may be another one.
     pub fn sort_lanes_anew(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get_mut(&id) {
-            queue.lanes_mut().sort_anew();
+            queue.lanes.sort_anew();
         }
     }
 

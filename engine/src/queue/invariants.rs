@@ -39,6 +39,7 @@ impl Queues {
         assert_eq!(self.waits, again.waits);
         assert_eq!(self.vacant, again.vacant);
         let lanes = self.queues.values().filter_map(WaitQueue::lanes);
+        assert_eq!(self.with_lanes, lanes.clone().count() as u64);
         let lanes: usize = lanes.map(|lanes| lanes.waiting().len()).sum();
         assert_eq!(self.lanes, lanes as u64, "the lanes");
         let gauges = |queues: &Queues| (queues.places, queues.kept, queues.waiting);

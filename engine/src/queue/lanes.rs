@@ -7,7 +7,7 @@
 //!
 //! All steps are logarithmic in the number of lanes, also after the LIMIT has changed. For the lanes whose first requests
 //! ask for the same number of permits, the order is that of their permits in use; so if the first of them stands aside
-//! by the LIMIT, all of them do. [`Lanes::next`] looks at the first of each such group only. At most 1,414 groups can
+//! by the LIMIT, all of them do. [`Lanes::choose`] looks at the first of each such group only. At most 1,414 groups can
 //! stand aside: the first lane of a group of `n` permits has more than LIMIT − `n` in use, the groups differ in `n`, and
 //! 1,000,000 permits at most are in use in all. Rejected: a set of the lanes that stand aside. A LIMIT that rises would
 //! empty it in one step.

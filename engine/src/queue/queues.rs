@@ -53,6 +53,8 @@ pub struct Queues {
     pub(super) waiting: [u64; Family::ALL.len()],
     /// The number of lanes in which somebody waits.
     pub(super) lanes: u64,
+    /// The number of queues that keep lanes.
+    pub(super) with_lanes: u64,
     pub(super) last_number: u64,
     /// The turn at which this server took over.
     pub(super) turns_from: Turn,
@@ -157,8 +159,7 @@ impl Queues {
             self.waiting[place.claim.family() as usize] += 1;
         }
         self.list(id, place.rank(), &place.presence);
-        let has_lanes = self.get(id).is_some_and(|queue| queue.lanes().is_some());
-        let turn = match has_lanes || !place.lane.is_nameless() {
+        let turn = match self.keep_any_lanes() || !place.lane.is_nameless() {
             true => Turn(self.number()),
             false => Turn::default(),
         };
@@ -186,9 +187,14 @@ impl Queues {
     ) -> Option<R> {
         let queue = self.queues.get_mut(&id)?;
         let result = change(queue);
-        let lanes = queue.lanes().map_or(0, |lanes| lanes.waiting().len());
-        let before = std::mem::replace(&mut queue.lanes_before, lanes);
-        self.lanes = self.lanes + lanes as u64 - before as u64;
+        let lanes = queue.lanes().map(|lanes| lanes.waiting().len());
+        if lanes != queue.lanes_before {
+            let before = std::mem::replace(&mut queue.lanes_before, lanes);
+            let waiting = |lanes: Option<usize>| lanes.unwrap_or(0) as u64;
+            self.lanes = self.lanes + waiting(lanes) - waiting(before);
+            self.with_lanes =
+                self.with_lanes + u64::from(lanes.is_some()) - u64::from(before.is_some());
+        }
         let since = queue.waiting_since();
         if since != queue.since {
             if let Some(before) = std::mem::replace(&mut queue.since, since) {
@@ -266,6 +272,7 @@ impl Queues {
                 self.by_key.remove(&queue.db);
             }
         }
+        self.with_lanes -= u64::from(queue.lanes_before.is_some());
         self.queues.remove(&id);
         self.due.remove(id);
     }
@@ -311,11 +318,6 @@ impl Queues {
     /// are no waiters.
     pub fn waiting(&self, family: Family) -> u64 {
         self.waiting[family as usize]
-    }
-
-    /// The number of lanes in which somebody waits, in queues in which a place names a lane.
-    pub fn lanes(&self) -> u64 {
-        self.lanes
     }
 
     /// Returns the databases that have queues.

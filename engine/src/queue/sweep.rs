@@ -87,7 +87,7 @@ impl Queues {
             return;
         };
         queue.space = self.spaces.of(queue.db);
-        queue.lanes_mut().sort_anew();
+        queue.lanes.sort_anew();
         let (kept, before) = (queue.kept(), queue.by_family());
         if kept == 0 {
             return;

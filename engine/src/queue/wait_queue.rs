@@ -46,13 +46,13 @@ pub struct WaitQueue {
     pub(super) space: Space,
     /// The moment under which the queue is in `Queues::by_since`; `None` if it has no waiters.
     pub(super) since: Option<MonoUs>,
-    /// How many of its lanes are counted in `Queues::lanes`.
-    pub(super) lanes_before: usize,
+    /// How many of its lanes are counted in `Queues::lanes`; `None` if it keeps none.
+    pub(super) lanes_before: Option<usize>,
     line: BTreeMap<Rank, Place>,
     vacant: BTreeMap<Rank, Place>,
     index: Index,
     /// Where requests for permits stand, if a place names a lane.
-    pub(super) lanes: QueueLanes,
+    pub lanes: QueueLanes,
     watching: BTreeMap<Rank, Watcher>,
     /// Watchers whose answer is decided but not sent yet, because a visit sends a bounded number of answers.
     answered: VecDeque<(Answer, BTreeMap<Rank, Watcher>)>,
@@ -98,7 +98,7 @@ impl WaitQueue {
             holder: None,
             space,
             since: None,
-            lanes_before: 0,
+            lanes_before: None,
             line: BTreeMap::new(),
             vacant: BTreeMap::new(),
             index: Index::default(),
@@ -173,10 +173,6 @@ impl WaitQueue {
         self.lanes.get()
     }
 
-    pub fn lanes_mut(&mut self) -> &mut QueueLanes {
-        &mut self.lanes
-    }
-
     pub(super) fn begin_lanes(&mut self) {
         self.lanes.begin(&self.line, &self.vacant);
     }
@@ -224,11 +220,9 @@ impl WaitQueue {
     /// Counts the places in line up to and with this one, but no further than `most`. With lanes, only those of its lane
     /// count.
     pub fn position(&self, rank: Rank, most: usize) -> usize {
-        let in_lane = self.lanes().and_then(|lanes| {
-            let place = self.line.get(&rank)?;
-            lanes.position(&place.lane, rank, most)
-        });
-        if let Some(position) = in_lane {
+        if let Some((lanes, place)) = self.lanes().zip(self.line.get(&rank))
+            && let Some(position) = lanes.position(&place.lane, rank, most)
+        {
             return position;
         }
         // A new request is the last, so it need not be counted.
@@ -398,13 +392,9 @@ fn pieces_of(
         Presence::Parked(_) | Presence::Vacant { .. } => None,
     };
     let line = line.into_values().map(kept);
+    let lanes = lanes.into_iter().flat_map(|lanes| lanes.into_pieces());
     line.chain(index.by_token.into_iter().map(|_| None))
         .chain(index.heavy.into_iter().map(|_| None))
         .chain(index.capped.into_iter().map(|_| None))
-        .chain(
-            lanes
-                .into_iter()
-                .flat_map(|lanes| lanes.into_pieces())
-                .map(|()| None),
-        )
+        .chain(lanes.map(|()| None))
 }
