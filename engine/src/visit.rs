@@ -82,11 +82,8 @@ impl Asking {
 }
 
 impl<'v> Visit<'v> {
-    #[inline]
     pub(crate) fn new(engine: &'v mut Engine, key: Key<'v>, now: Now) -> Visit<'v> {
         let queue = engine.queues.find(key.db, key.name);
-        let queued = queue.and_then(|queue| engine.queues.get(queue));
-        let was_waited_for = queued.is_some_and(WaitQueue::is_waited_in);
         Visit {
             engine,
             now,
@@ -94,7 +91,7 @@ impl<'v> Visit<'v> {
             name: key.name,
             state: key.state,
             queue,
-            was_waited_for,
+            was_waited_for: false,
             is_stored: key.state.is_some(),
             is_stale: false,
             comes_due: None,
@@ -165,18 +162,20 @@ impl<'v> Visit<'v> {
     }
 
     /// Returns how much could be granted now to a request that does not wait: 0 if it would be refused, and a larger
-    /// number for more capacity. If a visit has raised this number, it has freed capacity that no waiter takes.
+    /// number for more capacity. If a visit has raised this number, it has freed capacity that no waiter takes. Also notes
+    /// whether requests wait, because a visit that finds a queue begins with this call.
     pub(crate) fn free_capacity(&mut self) -> u64 {
-        if let Some(queue) = self.queue.and_then(|id| self.engine.queues.get_mut(id))
-            && std::mem::take(&mut queue.left_unserved)
-        {
-            // A waiter left before this visit. Until then nothing was free: new requests queued behind it.
-            self.engine.effects.may_free_capacity = true;
-            return 0;
-        }
-        let queue = self.queue();
-        if queue.is_some_and(|queue| queue.has_line() && !self.all_stand_aside(queue)) {
-            return 0;
+        if let Some(queue) = self.queue.and_then(|id| self.engine.queues.get_mut(id)) {
+            let has_line = queue.has_line();
+            self.was_waited_for |= queue.is_waited_in();
+            if std::mem::take(&mut queue.left_unserved) {
+                // A waiter left before this visit. Until then nothing was free: new requests queued behind it.
+                self.engine.effects.may_free_capacity = true;
+                return 0;
+            }
+            if has_line && !self.all_stand_aside() {
+                return 0;
+            }
         }
         self.body().map_or(u64::MAX, Body::free_capacity)
     }
@@ -217,14 +216,15 @@ impl<'v> Visit<'v> {
         let ended = body.apply(change)?;
         let limit_changes = body.limits().changes.saturating_sub(changes_before);
         engine.stats.counters_mut(family).limit_changes += limit_changes;
-        let in_lanes = engine.queues.keep_any_lanes() || body.holds().lanes().is_some();
+        let in_lanes = family == Family::Semaphore
+            && (engine.queues.keep_any_lanes() || body.holds().lanes().is_some());
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         engine.stats.decided(family, change, unrenewed);
         engine.store.count(family, change);
         if let Some(hold) = &ended {
             engine.store.ended(family, hold);
         }
-        if family == Family::Semaphore && in_lanes {
+        if in_lanes {
             self.note_in_lane(change, ended.as_ref());
         }
         Ok(ended)
@@ -260,11 +260,14 @@ impl<'v> Visit<'v> {
     }
 
     /// Whether all who wait stand aside, in a queue or beside holds in which somebody said LANE.
-    fn all_stand_aside(&self, queue: &WaitQueue) -> bool {
-        let lanes = queue.lanes();
-        lanes.is_some_and(|lanes| {
-            lanes.all_stand_aside(self.limit_of_queue()) && !queue.has_other_line(Family::Semaphore)
-        })
+    fn all_stand_aside(&self) -> bool {
+        let queue = || {
+            self.queue()
+                .filter(|queue| !queue.has_other_line(Family::Semaphore))
+        };
+        self.engine.queues.keep_any_lanes()
+            && (queue().and_then(WaitQueue::lanes))
+                .is_some_and(|lanes| lanes.all_stand_aside(self.limit_of_queue()))
     }
 
     /// Makes an empty state if the key has none. Returns its id; `None` if all two billion ids are in use.

@@ -10,20 +10,21 @@ use crate::types::Family;
 use crate::visit::Visit;
 
 impl Visit<'_> {
-    /// Chooses a lane, and returns what the queue needs next; `InLanes` if its lanes are not sorted yet.
-    pub(super) fn next_in_lanes(&mut self) -> Next {
+    /// Chooses a lane, and returns what the queue needs next; `InLanes` if its lanes are not sorted yet, and `None` if it
+    /// keeps none any more.
+    pub(super) fn next_in_lanes(&mut self) -> Option<Next> {
         if !self.choose_lane() {
-            return Next::InLanes;
+            return Some(Next::InLanes);
         }
         let queues = &mut self.engine.queues;
         if !self.queue.is_some_and(|id| queues.keep_lanes(id)) {
-            return Next::of(self.body(), self.queue());
+            return None;
         }
         let queue = self.queue();
         let place = queue.and_then(|queue| queue.place(queue.lanes()?.chosen()?));
-        place.map_or(Next::Nothing, |place| {
+        Some(place.map_or(Next::Nothing, |place| {
             Next::of_place(self.body(), place, Some(self.limit_of_queue()))
-        })
+        }))
     }
 
     /// Sorts the lanes of the queue and chooses one. Returns false if there are too many to sort them in one visit.
@@ -59,6 +60,9 @@ impl Visit<'_> {
     /// Whether a new request may be granted although others wait: they stand aside, under either limit, and none of them
     /// is in its lane.
     pub(super) fn passes_line(&self, request: &Request, limit: Option<u32>) -> bool {
+        if request.lane.is_nameless() && !self.engine.queues.keep_any_lanes() {
+            return false;
+        }
         let queue = self.queue();
         let limit = || limit.unwrap_or(0).max(self.limit_of_queue());
         queue.is_some_and(|queue| match queue.lanes() {

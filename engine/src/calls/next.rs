@@ -98,6 +98,7 @@ impl Next {
     }
 
     /// Returns what becomes of the place that nobody is before, under this limit.
+    #[inline(always)]
     pub(super) fn of_place(body: Option<&Body>, place: &Place, limit: Option<u32>) -> Next {
         let rank = place.rank();
         if body.is_some_and(|body| body.holds().by_token(&place.token).is_some()) {

@@ -43,8 +43,9 @@ impl Visit<'_> {
         for _ in 0..SLICE {
             let next = match Next::of(self.body(), self.queue()) {
                 Next::InLanes => self.next_in_lanes(),
-                next => next,
+                next => Some(next),
             };
+            let Some(next) = next else { continue };
             match next {
                 // The next visit sorts more of them.
                 Next::InLanes => break,

@@ -220,7 +220,8 @@ impl WaitQueue {
     /// Counts the places in line up to and with this one, but no further than `most`. With lanes, only those of its lane
     /// count.
     pub fn position(&self, rank: Rank, most: usize) -> usize {
-        if let Some((lanes, place)) = self.lanes().zip(self.line.get(&rank))
+        if let Some(lanes) = self.lanes()
+            && let Some(place) = self.line.get(&rank)
             && let Some(position) = lanes.position(&place.lane, rank, most)
         {
             return position;
