@@ -70,9 +70,11 @@ fn info_command(key: &str) -> &'static str {
     }
 }
 
-/// Whether a field of INFO is true at one moment only, or on one server only: a duration, or a connection.
+/// Whether a field of INFO is true at one moment only, or on one server only: a duration, a list with durations, or a
+/// connection.
 fn is_passing(field: &str) -> bool {
-    field == "client" || field.ends_with("-ms") && !field.ends_with("-unix-ms")
+    matches!(field, "client" | "first-lanes")
+        || field.ends_with("-ms") && !field.ends_with("-unix-ms")
 }
 
 /// Flattens a reply into values by their paths.
