@@ -67,6 +67,7 @@
 
 mod fields;
 mod forms;
+mod grants;
 mod table;
 mod unreadable;
 

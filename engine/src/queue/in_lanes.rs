@@ -13,11 +13,6 @@ impl Queues {
         self.lanes
     }
 
-    /// Whether any queue keeps lanes.
-    pub fn keep_any_lanes(&self) -> bool {
-        self.with_lanes > 0
-    }
-
     /// Returns a turn that is later than all before it.
     pub fn next_turn(&mut self) -> Turn {
         Turn(self.number())

@@ -24,6 +24,13 @@ use crate::short_bytes::KeyName;
 use crate::types::{Db, Fence, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
 
 impl Queues {
+    /// Whether this place is kept until this moment and nobody waits on it.
+    pub fn is_kept_until(&self, until: LeaseUs, id: QueueId, rank: Rank) -> bool {
+        let place = self.get(id).and_then(|queue| queue.place(rank));
+        let presence = place.map(|place| &place.presence);
+        matches!(presence, Some(Presence::Kept { until: kept }) if *kept == until)
+    }
+
     /// Checks that there is room for so many more kept places: they take at most half of each bound, because one
     /// connection can make many.
     ///

@@ -320,6 +320,11 @@ impl Queues {
         self.waiting[family as usize]
     }
 
+    /// Whether any queue keeps lanes.
+    pub fn keep_any_lanes(&self) -> bool {
+        self.with_lanes > 0
+    }
+
     /// Returns the databases that have queues.
     pub fn databases(&self) -> impl Iterator<Item = Db> {
         self.by_key.keys().copied()
@@ -356,13 +361,6 @@ impl Queues {
     /// Removes a moment from the list of those at which kept places run out. The place stays.
     pub fn unlist_keep(&mut self, until: LeaseUs, id: QueueId, rank: Rank) {
         self.keeps.remove(&(until, id, rank));
-    }
-
-    /// Whether this place is kept until this moment and nobody waits on it.
-    pub fn is_kept_until(&self, until: LeaseUs, id: QueueId, rank: Rank) -> bool {
-        let place = self.get(id).and_then(|queue| queue.place(rank));
-        let presence = place.map(|place| &place.presence);
-        matches!(presence, Some(Presence::Kept { until: kept }) if *kept == until)
     }
 
     /// Returns all requests whose client waits for a reply.

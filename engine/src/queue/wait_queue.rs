@@ -177,10 +177,9 @@ impl WaitQueue {
         self.lanes.begin(&self.line, &self.vacant);
     }
 
-    /// Returns the limit under which the next waiter of this family begins after the key was removed.
-    ///
-    /// Each family has its own: vacant places can keep the queue of a semaphore while another family reuses the key,
-    /// and a waiter of that family must not be granted under the semaphore's limit.
+    /// Returns the limit under which the next waiter of this family begins after the key was removed. Each
+    /// family has its own: vacant places can keep the queue of a semaphore while another family reuses the key, and a
+    /// waiter of that family must not be granted under the semaphore's limit.
     pub fn limit(&self, family: Family) -> Option<u32> {
         self.limits[family as usize]
     }

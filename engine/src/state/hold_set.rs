@@ -199,11 +199,10 @@ impl HoldSet {
         let all = self.permits();
         match self.lanes() {
             Some(lanes) => lanes.get(lane, all),
-            None if lane.is_empty() => InUse {
-                permits: all,
-                turn: Turn::default(),
+            None => InUse {
+                permits: if lane.is_empty() { all } else { 0 },
+                ..InUse::default()
             },
-            None => InUse::default(),
         }
     }
 

@@ -1,0 +1,226 @@
+//! A GRANT and a PLACE, whose fields depend on flags: what was granted, and what is asked for.
+
+use super::fields::{Fields, Name, Read, Writer};
+use super::forms::{ATTEMPTS, FENCE, Form, INDEX, LEASE, LIMIT, Secret};
+use crate::change::KeptPlace;
+use crate::hold::{Grant, Rest};
+use crate::short_bytes::LaneName;
+use crate::types::{
+    Claim, Family, Fence, LeaseMs, MAX_LANE_LEN, MAX_OWNER_LEN, Rank, Token, UnixMs,
+};
+
+/// The kind of a GRANT, to which flags are added.
+pub const GRANT: u8 = 0x80;
+const RENEWED: u8 = 1;
+const OWNED: u8 = 2;
+const SHARED: u8 = 4;
+/// With an index in place of the permits.
+const INDEXED: u8 = 8;
+/// With a min-hold.
+const MIN_HOLD: u8 = 16;
+/// Without deadline and token, because the hold rests.
+const RESTS: u8 = 32;
+/// With a lane.
+const LANED: u8 = 64;
+pub const FLAGS: u8 = RENEWED | OWNED | SHARED | INDEXED | MIN_HOLD | RESTS | LANED;
+
+/// The options of a PLACE, as flags.
+mod options {
+    pub(super) const INDEXED: u8 = 1;
+    pub(super) const MIN_HOLD: u8 = 2;
+    pub(super) const LANED: u8 = 4;
+    pub(super) const ALL: u8 = INDEXED | MIN_HOLD | LANED;
+}
+
+/// A kept place: first its options, if it has any. Its claim is written by family, but for one with an index.
+pub struct PlaceForm {
+    pub has_options: bool,
+}
+
+/// Returns the options of a place as flags.
+pub fn options_of(place: &KeptPlace) -> u8 {
+    let flag = |flag: u8, is_set: bool| u8::from(is_set) * flag;
+    flag(options::INDEXED, place.claim == Claim::Indexed)
+        | flag(options::MIN_HOLD, place.min_hold.is_some())
+        | flag(options::LANED, !place.lane.is_nameless())
+}
+
+impl Form<KeptPlace> for PlaceForm {
+    fn read(&self, fields: &mut Fields<'_>, _: Name) -> Read<KeptPlace> {
+        let options = match self.has_options {
+            true => fields.number("options", 1, options::ALL.into())? as u8,
+            false => 0,
+        };
+        let has = |option| options & option != 0;
+        let min_hold = read_min_hold(has(options::MIN_HOLD), fields)?;
+        let (lane, lane_limit) = match has(options::LANED) {
+            true => (read_lane(fields)?, LIMIT.read(fields, "lane_limit")?),
+            false => Default::default(),
+        };
+        let family = fields.family;
+        let claim = match family {
+            Family::Semaphore if has(options::INDEXED) => Claim::Indexed,
+            _ if has(options::INDEXED) => return Err(fields.error("claim")),
+            Family::Lock if fields.flag("claim")? => Claim::Shared,
+            _ => read_claim(fields)?,
+        };
+        let max_attempts = match claim {
+            Claim::Run => ATTEMPTS.read(fields, "max")?,
+            _ => None,
+        };
+        let number: Fence = FENCE.read(fields, "fence")?;
+        Ok(KeptPlace {
+            rank: Rank(number),
+            claim,
+            max_attempts,
+            since: fields.difference("since", number.unix())?,
+            lease: LEASE.read(fields, "lease")?,
+            min_hold,
+            keep_ms: LEASE.read(fields, "keep_ms")?,
+            token: Secret.read(fields, "token")?,
+            // No owner has a shorter form than an empty one.
+            owner: (fields.optional_text("owner", 1, MAX_OWNER_LEN)?).map(Into::into),
+            lane,
+            lane_limit,
+        })
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, place: &KeptPlace) {
+        if self.has_options {
+            writer.byte(options_of(place));
+        }
+        if let Some(min_hold) = place.min_hold {
+            writer.number(min_hold.0);
+        }
+        if !place.lane.is_nameless() {
+            writer.text(place.lane.as_bytes());
+            LIMIT.write(writer, &place.lane_limit);
+        }
+        match place.claim {
+            Claim::Exclusive => writer.byte(0),
+            Claim::Shared => writer.byte(1),
+            Claim::Permits(permits) => writer.number(permits),
+            Claim::Run => ATTEMPTS.write(writer, &place.max_attempts),
+            Claim::Indexed | Claim::Member => {}
+        }
+        writer.number(place.rank.0.0);
+        writer.difference(place.since, place.rank.0.unix());
+        writer.number(place.lease.0);
+        writer.number(place.keep_ms);
+        Secret.write(writer, &place.token);
+        let owner = place.owner.as_deref();
+        writer.optional_text(owner.filter(|owner| !owner.is_empty()));
+    }
+}
+
+/// Reads the name of a lane. Only semaphores have lanes.
+fn read_lane(fields: &mut Fields<'_>) -> Read<LaneName> {
+    match fields.family {
+        Family::Semaphore => Ok(fields.text("lane", 1, MAX_LANE_LEN)?.into()),
+        _ => Err(fields.error("lane")),
+    }
+}
+
+/// Reads the claim that a family has without a flag.
+fn read_claim(fields: &mut Fields<'_>) -> Read<Claim> {
+    Ok(match fields.family {
+        Family::Lock => Claim::Exclusive,
+        Family::Semaphore => Claim::Permits(LIMIT.read(fields, "permits")?),
+        Family::Group => Claim::Member,
+        Family::Once => Claim::Run,
+    })
+}
+
+fn read_min_hold(is_there: bool, fields: &mut Fields<'_>) -> Read<Option<LeaseMs>> {
+    if is_there && !fields.family.has_rests() {
+        return Err(fields.error("min_hold"));
+    }
+    let min_hold = is_there.then(|| LEASE.read(fields, "min_hold"));
+    min_hold.transpose()
+}
+
+pub fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
+    let flag = |flag| kind & flag != 0;
+    let claim = match (fields.family, flag(SHARED), flag(INDEXED)) {
+        (Family::Lock, true, false) => Claim::Shared,
+        (Family::Semaphore, false, true) => Claim::Indexed,
+        (_, false, false) => read_claim(fields)?,
+        _ => return Err(fields.error("claim")),
+    };
+    let index = flag(INDEXED).then(|| INDEX.read(fields, "index"));
+    let index = index.transpose()?;
+    let fence: Fence = FENCE.read(fields, "fence")?;
+    let mut grant = Grant {
+        fence,
+        claim,
+        index,
+        granted: fields.difference("granted", fence.unix())?,
+        lease: LEASE.read(fields, "lease")?,
+        rest: Rest::None,
+        deadline: UnixMs(0),
+        renewed: flag(RENEWED),
+        token: Token::Uuid([0; 16]),
+        owner: None,
+        lane: LaneName::default(),
+    };
+    if let Some(min_hold) = read_min_hold(flag(MIN_HOLD), fields)? {
+        grant.rest = Rest::After(min_hold);
+    }
+    if flag(RESTS) {
+        if flag(MIN_HOLD) || !fields.family.has_rests() {
+            return Err(fields.error("rests"));
+        }
+        (grant.rest, grant.deadline) = (Rest::Now, lease_end(&grant));
+    } else {
+        grant.deadline = fields.difference("deadline", lease_end(&grant))?;
+        grant.token = Secret.read(fields, "token")?;
+    }
+    if flag(OWNED) {
+        grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
+    }
+    if flag(LANED) {
+        grant.lane = read_lane(fields)?;
+    }
+    Ok(grant)
+}
+
+pub fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
+    let owner = grant.owner.as_deref().filter(|owner| !owner.is_empty());
+    let flag = |flag: u8, is_set: bool| u8::from(is_set) * flag;
+    let (renewed, owned) = (flag(RENEWED, grant.renewed), flag(OWNED, owner.is_some()));
+    let shared = flag(SHARED, grant.claim == Claim::Shared);
+    let indexed = flag(INDEXED, grant.index.is_some());
+    let rest = match grant.rest {
+        Rest::None => 0,
+        Rest::After(_) => MIN_HOLD,
+        Rest::Now => RESTS,
+    };
+    let laned = flag(LANED, !grant.lane.is_nameless());
+    writer.byte(GRANT | renewed | owned | shared | indexed | rest | laned);
+    match (grant.index, grant.claim) {
+        (Some(index), _) => writer.number(index),
+        (None, Claim::Permits(permits)) => writer.number(permits),
+        _ => {}
+    }
+    writer.number(grant.fence.0);
+    writer.difference(grant.granted, grant.fence.unix());
+    writer.number(grant.lease.0);
+    if let Some(min_hold) = grant.rest.after() {
+        writer.number(min_hold.0);
+    }
+    if grant.rest != Rest::Now {
+        writer.difference(grant.deadline, lease_end(grant));
+        Secret.write(writer, &grant.token);
+    }
+    if let Some(owner) = owner {
+        writer.text(owner);
+    }
+    if laned != 0 {
+        writer.text(grant.lane.as_bytes());
+    }
+}
+
+/// Returns when the lease ends if it was never renewed. The deadline is close to it.
+fn lease_end(grant: &Grant) -> UnixMs {
+    UnixMs(grant.granted.0.saturating_add(u64::from(grant.lease.0)))
+}
