@@ -15,6 +15,7 @@ use crate::queue::queues::Queues;
 use crate::short_bytes::KeyName;
 use crate::state::State;
 use crate::store::Store;
+use crate::term::Term;
 use crate::types::{ClientId, Db, Fence, Now};
 use put_off::{PutOff, Subject};
 use task::{Ending, Task};
@@ -80,6 +81,15 @@ impl Agenda {
         self.put_off.0.remove(Subject::Hold(fence));
     }
 
+    /// Whether the grant of this hold could not be delivered, and the hold will end because of that.
+    pub fn is_undelivered(&self, fence: Fence) -> bool {
+        let ending = match self.put_off.0.get(Subject::Hold(fence)) {
+            Some((_, Task::End { ending, .. })) => Some(ending),
+            _ => self.endings.get(&fence),
+        };
+        ending.is_some_and(|ending| ending.how == End::Undelivered)
+    }
+
     /// Returns the next task that is due, its key and the key's database. Each look into the lease index costs one of
     /// `budget`; when it is used up there is no task.
     ///
@@ -88,6 +98,7 @@ impl Agenda {
         &mut self,
         store: &mut Store,
         queues: &mut Queues,
+        term: &Term,
         now: Now,
         budget: &mut u32,
     ) -> Option<(Task, Db, KeyName)> {
@@ -95,7 +106,7 @@ impl Agenda {
             *budget -= 1;
             let (before, from) = SOURCES.split_at(self.first);
             let mut sources = from.iter().chain(before);
-            let task = |source: &Source| self.next_of(*source, store, queues, now, budget);
+            let task = |source: &Source| self.next_of(*source, store, queues, term, now, budget);
             let task = sources.find_map(task)?;
             self.first = (self.first + 1) % SOURCES.len();
             if let Some((db, name)) = key_of(task, store, queues) {
@@ -116,6 +127,7 @@ impl Agenda {
         source: Source,
         store: &mut Store,
         queues: &mut Queues,
+        term: &Term,
         now: Now,
         budget: &mut u32,
     ) -> Option<Task> {
@@ -124,7 +136,7 @@ impl Agenda {
             // The grant wins over the timeout.
             Source::Moments => {
                 let may_be_granted = now.may_write
-                    && (self.has_holds_to_end(store, budget)
+                    && (self.keeps_wait(store, term, budget)
                         || next_keep_over(queues, now).is_some());
                 let (moment, queue, rank) = queues.first_moment().filter(|_| !may_be_granted)?;
                 (moment <= now.mono).then_some(Task::RunOut {
@@ -145,7 +157,7 @@ impl Agenda {
                 let (until, state) = store.retention.first().copied()?;
                 (until <= now.unix()).then_some(Task::Retire(state))
             }
-            Source::Keeps if self.has_holds_to_end(store, budget) => None,
+            Source::Keeps if self.keeps_wait(store, term, budget) => None,
             Source::Keeps => next_keep_over(queues, now),
             Source::Openings => {
                 let (at, state) = store.openings.first()?;
@@ -167,6 +179,12 @@ impl Agenda {
             Task::End { .. } | Task::Lapse(_) | Task::Serve(_) | Task::RunOut { .. } => {}
         }
         self.put_off.add(task, now.mono.after_ms(PUT_OFF_MS));
+    }
+
+    /// Whether no kept place is dropped yet: a hold that is about to end may let it in, or one before it that has no
+    /// moment yet.
+    fn keeps_wait(&mut self, store: &mut Store, term: &Term, budget: &mut u32) -> bool {
+        term.places_walk.is_some() || self.has_holds_to_end(store, budget)
     }
 
     /// Whether holds of closed connections have still to be ended. Also forgets closed connections that have no hold

@@ -146,11 +146,6 @@ impl<'e> Look<'e> {
         }))
     }
 
-    fn queue(&self) -> Option<&'e WaitQueue> {
-        let (queues, key) = (&self.engine.queues, self.key);
-        queues.find(key.db, key.name).and_then(|id| queues.get(id))
-    }
-
     fn lanes(&self, body: &Body, count: usize) -> Option<KeyLanes<'e>> {
         let queue = self.queue();
         let lanes = queue.and_then(WaitQueue::lanes);

@@ -50,11 +50,12 @@ impl Engine {
             let due = queue
                 .is_some_and(|queue| self.queues.will_be_due(queue) || put_off(Task::Serve(queue)));
             let queue = queue.and_then(|queue| self.queues.get(queue));
-            let head = queue.and_then(|queue| match queue.lanes() {
-                Some(lanes) if body.family() == Family::Semaphore => queue.place(lanes.chosen()?),
-                _ => queue.head(),
-            });
             let lanes = queue.and_then(|queue| queue.lanes().filter(|_| queue.has_line()));
+            let lanes = lanes.filter(|_| body.family() == Family::Semaphore);
+            let head = queue.and_then(|queue| match lanes {
+                Some(lanes) => queue.place(lanes.chosen()?),
+                None => queue.head(),
+            });
             if let Some(lanes) = lanes.filter(|_| !due && self.is_serving()) {
                 lanes.check_in_use(|lane| holds.in_use(lane.as_bytes()).permits);
             }

@@ -247,8 +247,9 @@ impl<'v> Visit<'v> {
         let turn = engine.queues.next_turn();
         body.set_turn(lane, turn);
         let permits = body.holds().in_use(lane).permits;
-        if let Some(queue) = self.queue.and_then(|id| engine.queues.get_mut(id)) {
-            queue.lanes.note(lane, InUse { permits, turn });
+        let queue = self.queue.and_then(|id| engine.queues.get_mut(id));
+        if let Some(lanes) = queue.and_then(|queue| queue.lanes.get_mut()) {
+            lanes.note(lane, InUse { permits, turn });
         }
     }
 

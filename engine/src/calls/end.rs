@@ -15,8 +15,7 @@ use crate::visit::Visit;
 const LAPSES: u32 = 1_024;
 
 impl Visit<'_> {
-    /// Ends a hold that exists. `decide` counts it; an end that its client did not ask for is noted. A hold that ends
-    /// undelivered gives back what it displaced.
+    /// Ends a hold that exists. A hold that ends undelivered gives back what it displaced.
     ///
     /// What comes back is a change of its own, and not a part of END: a server that was given a saved state in between
     /// knows of nothing that was displaced, and one of an earlier version never does.
@@ -24,15 +23,10 @@ impl Visit<'_> {
         let body = self.body().filter(|_| how == End::Undelivered);
         let displaced = body.and_then(Body::displaced);
         let at = self.now.unix();
-        let ended = self.decide(Change::End { fence, how, at });
+        self.end_by(Change::End { fence, how, at }, how, at);
         let brought_back = displaced.and_then(|displaced| self.body()?.brought_back(displaced));
         if let Some(brought_back) = brought_back {
             let _ = self.decide(brought_back);
-        }
-        if how.is_unasked()
-            && let Ok(Some(hold)) = ended
-        {
-            self.note_end(&hold, how, at);
         }
     }
 
@@ -47,23 +41,19 @@ impl Visit<'_> {
     #[cold]
     fn rest(&mut self, fence: Fence, how: End, until: LeaseUs) {
         let at = self.now.unix();
-        let ended = self.decide(Change::Rest { fence, how, at });
-        if let Some(id) = self.state {
-            let due = self.engine.term.give(until);
-            self.engine.store.set_due(id, fence, due);
-        }
-        if how.is_unasked()
-            && let Ok(Some(hold)) = ended
-        {
-            self.note_end(&hold, how, at);
-        }
+        self.end_by(Change::Rest { fence, how, at }, how, at);
+        self.set_due(fence, until);
     }
 
-    /// Notes an end that the client of the hold did not ask for.
-    fn note_end(&mut self, hold: &Hold, how: End, at: UnixMs) {
-        let late_ms = self.now.lease.ms_since(self.engine.term.due(hold));
-        let end = UnaskedEnd::of(hold, how, at, late_ms);
-        self.engine.effects.notes.push(Note::Ended(end));
+    /// Ends a hold by this change. `decide` counts it; an end that the client of the hold did not ask for is noted.
+    fn end_by(&mut self, change: Change, how: End, at: UnixMs) {
+        if let Ok(Some(hold)) = self.decide(change)
+            && how.is_unasked()
+        {
+            let late_ms = self.now.lease.ms_since(self.engine.term.due(&hold));
+            let end = UnaskedEnd::of(&hold, how, at, late_ms);
+            self.engine.effects.notes.push(Note::Ended(end));
+        }
     }
 
     /// Returns until when the place of the hold stays taken if it ends so now: with a MINHOLD that is not over, unless

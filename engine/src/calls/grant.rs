@@ -5,7 +5,7 @@ use crate::change::Change;
 use crate::hold::{Grant, Rest};
 use crate::short_bytes::LaneName;
 use crate::state::Body;
-use crate::types::{Claim, ClientId, Family, Fence, LeaseMs, Token};
+use crate::types::{Claim, ClientId, Family, Fence, LeaseMs, LeaseUs, Token};
 use crate::visit::Visit;
 
 /// Who is told of a grant.
@@ -55,7 +55,7 @@ impl Visit<'_> {
         if let Told::Nobody { keep_ms } = told {
             let _ = self.decide(Change::Unheard { fence, keep_ms });
         }
-        self.set_due(fence, first);
+        self.set_due(fence, now.lease.after_ms(first.0.into()));
         if let Some(min_hold) = min_hold {
             self.set_rests_until(fence, min_hold);
         }
@@ -116,7 +116,7 @@ impl Visit<'_> {
             deadline,
         };
         if self.decide(renew).is_ok() {
-            self.set_due(fence, lease);
+            self.set_due(fence, self.now.lease.after_ms(lease.0.into()));
         }
     }
 
@@ -139,9 +139,9 @@ impl Visit<'_> {
         }
     }
 
-    fn set_due(&mut self, fence: Fence, lease: LeaseMs) {
+    /// Gives the lease of a hold its end.
+    pub(crate) fn set_due(&mut self, fence: Fence, due: LeaseUs) {
         if let Some(id) = self.state {
-            let due = self.now.lease.after_ms(lease.0.into());
             let due = self.engine.term.give(due);
             self.engine.store.set_due(id, fence, due);
         }

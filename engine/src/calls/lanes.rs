@@ -42,8 +42,9 @@ impl Visit<'_> {
         }
         let limit = self.limit_of_queue();
         let taken = self.body().map_or(0, |body| body.holds().permits());
-        if let Some(queue) = self.engine.queues.get_mut(id) {
-            queue.lanes.choose(limit, taken < u64::from(limit));
+        let queue = self.engine.queues.get_mut(id);
+        if let Some(lanes) = queue.and_then(|queue| queue.lanes.get_mut()) {
+            lanes.choose(limit, taken < u64::from(limit));
         }
         true
     }

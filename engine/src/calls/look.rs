@@ -61,6 +61,11 @@ impl<'l> Look<'l> {
         Some(&self.engine.store.get(self.key.state?)?.body)
     }
 
+    pub(crate) fn queue(&self) -> Option<&'l WaitQueue> {
+        let (queues, key) = (&self.engine.queues, self.key);
+        queues.find(key.db, key.name).and_then(|id| queues.get(id))
+    }
+
     /// Returns the task that ends the pause of this key if it is over, or that forgets the key if it has been kept long
     /// enough. Perform it before a request on the key, so that the request meets no pause that is over, and cannot be
     /// told an old result, when the timer is late.
@@ -70,11 +75,7 @@ impl<'l> Look<'l> {
         if opens_at.is_some_and(|at| at.has_come(self.now.unix())) {
             return Some(Task::Open(state));
         }
-        let waited = || {
-            let queues = &self.engine.queues;
-            let queue = queues.find(self.key.db, self.key.name);
-            (queue.and_then(|id| queues.get(id))).is_some_and(WaitQueue::is_waited_in)
-        };
+        let waited = || self.queue().is_some_and(WaitQueue::is_waited_in);
         self.is_over(waited).then_some(Task::Retire(state))
     }
 

@@ -73,7 +73,13 @@ impl Next {
             }
         }
         let Some(head) = queue.head() else {
-            return of_round(body, queue.has_watching());
+            let is_for_permits = body.is_none_or(|body| body.family() == Family::Semaphore);
+            // A lane that has lost its last vacant place loses its turn.
+            let lanes = queue.lanes().filter(|_| is_for_permits);
+            return match lanes.is_some_and(|lanes| !lanes.is_sorted()) {
+                true => Next::InLanes,
+                false => of_round(body, queue.has_watching()),
+            };
         };
         let (rank, family) = (head.rank(), head.claim.family());
         if body.is_some_and(|body| body.family() != family) {

@@ -19,15 +19,21 @@ impl Visit<'_> {
     /// Ends the token's hold and withdraws its queued request. Returns whether there was either.
     ///
     /// The withdrawn request may still be on its way, on another connection. So its token is marked for as long as a
-    /// vacant place is kept, unless the call ended a hold: whatever comes with it is answered as withdrawn.
+    /// vacant place is kept, unless the call ended a hold: whatever comes with it is answered as withdrawn. A hold whose
+    /// grant was found undelivered ends as that: its client has given up, and knows of no hold.
     ///
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
     pub fn release(&mut self, family: Family, token: &Token) -> Result<bool, WrongType> {
-        let how = End::Released;
         let held = self.look().hold_of(family, token)?;
-        let held = held.map(|hold| (hold.fence(), self.rests_until(hold, how)));
-        if let Some((fence, rests_until)) = held {
+        let held = held.map(|hold| {
+            let how = match self.engine.agenda.is_undelivered(hold.fence()) {
+                true => End::Undelivered,
+                false => End::Released,
+            };
+            (hold.fence(), how, self.rests_until(hold, how))
+        });
+        if let Some((fence, how, rests_until)) = held {
             self.end_or_rest(fence, how, rests_until);
         }
         let withdrawn = self.withdraw(family, token, held.is_none());

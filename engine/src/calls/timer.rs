@@ -23,7 +23,8 @@ impl Engine {
     ///
     /// While the server does not take writes only waits run out, and everything else stays due.
     pub fn next_task(&mut self, now: Now, budget: &mut u32) -> Option<(Task, Db, KeyName)> {
-        (self.agenda).next(&mut self.store, &mut self.queues, now, budget)
+        let (store, queues) = (&mut self.store, &mut self.queues);
+        (self.agenda).next(store, queues, &self.term, now, budget)
     }
 
     /// Returns the microseconds until the next task is due, 0 while work is left over, `None` if nothing will come due.

@@ -132,11 +132,10 @@ impl Lanes {
 
     /// Adds a place, or a vacant one if `ask` is `None`. If the lane is new, it comes with this turn.
     pub fn join(&mut self, name: &LaneName, rank: Rank, ask: Option<Ask>, turn: Turn) {
-        if !self.lanes.contains_key(name) {
+        self.lanes.entry(name.clone()).or_insert_with(|| {
             self.touched.push(name.clone());
-            let lane = Lane::new(name.clone(), turn);
-            self.lanes.insert(name.clone(), lane);
-        }
+            Lane::new(name.clone(), turn)
+        });
         self.change(name.as_bytes(), |lane| match ask {
             Some(ask) => {
                 lane.kept += usize::from(ask.is_kept);
@@ -271,23 +270,22 @@ impl Lanes {
             let next = self.lanes.range::<LaneName, _>(rest).next();
             self.unsorted = next.map(|(name, _)| name.clone());
         }
-        let Some(lane) = self.lanes.get_mut(&name) else {
-            return;
-        };
-        if lane.is_empty() {
+        let now = in_use(&name);
+        let is_empty = self.change(name.as_bytes(), |lane| {
+            // The turn of a lane with holds is older than its first place here.
+            if std::mem::take(&mut lane.is_new) && now.permits > 0 {
+                lane.in_use.turn = now.turn;
+            }
+            lane.in_use.permits = now.permits;
+            if !is_touched {
+                lane.seat = None;
+            }
+            lane.is_empty()
+        });
+        if is_empty == Some(true) {
             // It has no seat.
             self.lanes.remove(&name);
-            return;
         }
-        let now = in_use(&name);
-        // The turn of a lane with holds is older than its first place here.
-        if std::mem::take(&mut lane.is_new) && now.permits > 0 {
-            lane.in_use.turn = now.turn;
-        }
-        if !is_touched {
-            lane.seat = None;
-        }
-        self.change(name.as_bytes(), |lane| lane.in_use.permits = now.permits);
     }
 
     /// Whether the lanes are sorted, so that one can be chosen.

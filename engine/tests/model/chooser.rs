@@ -156,6 +156,7 @@ pub fn kinds() -> [HistoryKind; 10] {
             keys: 2,
             servers_change: true,
             lanes: 4,
+            paced: true,
             tokens: 9,
             conns: 12,
             ..usual

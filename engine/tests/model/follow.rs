@@ -157,7 +157,7 @@ fn refused_command_changes_nothing() {
     let pause = |until: Option<u64>| Change::Pause {
         until: until.map(UnixMs),
     };
-    let cases: [(Family, Vec<Change>, Vec<Change>, usize); 9] = [
+    let cases: [(Family, Vec<Change>, Vec<Change>, usize); 10] = [
         (Family::Lock, vec![], vec![shared(1), shared(1)], 1),
         (Family::Lock, vec![], vec![shared(1), Change::Limit(1)], 1),
         (Family::Lock, vec![shared(1)], vec![end(1), end(1)], 1),
@@ -179,6 +179,12 @@ fn refused_command_changes_nothing() {
                 },
             ],
             3,
+        ),
+        (
+            Family::Lock,
+            vec![shared(1)],
+            vec![grant(2, "token 1", Claim::Shared)],
+            0,
         ),
         (
             Family::Lock,

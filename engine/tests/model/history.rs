@@ -127,7 +127,7 @@ fn shortened(kind: HistoryKind, seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
     clippy::disallowed_methods,
     reason = "a tester may ask for other seeds"
 )]
-fn number_from_env(name: &str) -> Option<u64> {
+pub fn number_from_env(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 

@@ -692,3 +692,17 @@ fn key_with_kept_places_does_not_vanish() {
     assert!(number > Rank(Fence(0)));
     assert!(one_key.server.state(KEY).is_some(), "it is held");
 }
+
+/// After a take-over a kept place may have no moment yet when the timer comes. It is over all the same, and holds up
+/// nobody: the grant behind it wins over the time-out.
+#[test]
+fn place_over_before_its_moment_was_given_lets_next_in() {
+    let mut world = world();
+    fence(world.ask(shared(0)));
+    world.ask(exclusive(1).keep(9));
+    world.step(&Step::Demote { ms: 5 });
+    assert_eq!(world.ask(shared(2).block_ms(1)), None);
+    world.ask(shared(3).keep(6_000));
+    assert_eq!(world.after_ms(7_000), [(2, "granted")]);
+    assert_eq!(world.announced.len(), 1, "and the kept one");
+}

@@ -80,6 +80,13 @@ fn lane_limit_of_a_place_is_that_of_its_newest_request() {
     );
     assert_eq!(told(&mut world, limited(0).keep(5_000)), "too many");
     assert_eq!(told(&mut world, limited(3).keep(5_000)), "granted");
+    // One that waits, too.
+    let limited = |limit| permits(4, 1).lane(1).lane_limit(limit);
+    world.step(&Step::Pin(KEY, Some(9)));
+    assert_eq!(told(&mut world, limited(3).block()), "waits");
+    let again = limited(4).keep(5_000).conn(9);
+    assert_eq!(told(&mut world, again), "granted");
+    assert_eq!(told(&mut world, permits(5, 1).lane(1)), "granted");
 }
 
 #[test]
@@ -251,4 +258,22 @@ fn place_that_rests_is_in_use_by_its_lane() {
     world.step(&Step::Pass { us: 50_000 });
     world.step(&Step::Tick);
     assert_eq!(world.heard(), [(2, "granted")]);
+}
+
+/// Vacant places run out while nobody waits, and nothing else makes the server look at the lanes.
+#[test]
+fn lane_loses_its_turn_with_its_last_vacant_place() {
+    let mut world = world();
+    let held = waits(0, 3).limit(1).lease(100_000);
+    assert_eq!(told(&mut world, held), "granted");
+    for lane in [1, 2] {
+        assert_eq!(told(&mut world, waits(lane, lane)), "waits");
+        world.step(&Step::Disconnect(usize::from(lane)));
+        world.after_ms(10);
+    }
+    // Only lane 2 has one left.
+    world.after_ms(Settings::default().rejoin_ms - 15);
+    assert_eq!(told(&mut world, waits(5, 1)), "waits");
+    assert_eq!(told(&mut world, waits(4, 2)), "waits");
+    assert_eq!(release(&mut world, 0), [(4, "granted")]);
 }

@@ -5,7 +5,7 @@
 //! which requests queued, and remembers which requests were answered.
 
 mod indexes;
-mod rests;
+pub mod rests;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -327,6 +327,13 @@ impl Laws {
         }
     }
 
+    /// RELEASE is asked for: no grant of the token gives it its place back any more.
+    pub fn releases(&mut self, name: Name, family: Family, token: &Token) {
+        self.granted.retain(|_, place| {
+            place.name != name || place.family != family || place.token != *token
+        });
+    }
+
     /// RELEASE was answered: the token must have no place in the queue of this family any more. `withdrew` says that it
     /// ended no hold, but withdrew a request.
     pub fn released(
@@ -416,9 +423,9 @@ impl Laws {
         assert_eq!(marked, None, "{name:?}: a withdrawn request is granted");
         let resumed = |place: &QueuedPlace| {
             let mine = place.name == name && place.returns && place.token == *token;
-            // A request that gets the hold it has already leaves a vacant place of its token as it is.
-            let is_its = was_new || place.vacant_until.is_none();
-            mine && place.waiter.is_none() && place.kept.is_none() && is_its
+            // A request that gets the hold it has already leaves a vacant or kept place of its token as it is.
+            let is_its = was_new || place.vacant_until.is_none() && place.kept.is_none();
+            mine && place.waiter.is_none() && is_its
         };
         let at = self.places.iter().position(resumed);
         let rank = at.map_or(u64::MAX, |at| self.places.remove(at).rank);

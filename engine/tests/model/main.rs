@@ -11,8 +11,9 @@
 //! The tests:
 //! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `indexes`, `rests`, `pauses`,
 //!   `rounds`, `once`, `delays`, `idle`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `freed`;
-//! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
-//! - `exhaustive`: all sequences of a few steps; `history`: random histories.
+//! - several servers: `cluster`, `follow`, `paces`; large numbers: `long_queues`, `slices`;
+//! - `exhaustive`: all sequences of a few steps; `interleavings`: all that three clients can bring about in more steps;
+//!   `history`: random histories.
 
 #![allow(
     clippy::expect_used,
@@ -41,6 +42,7 @@ mod freed;
 mod history;
 mod idle;
 mod indexes;
+mod interleavings;
 mod kept;
 mod kept_elsewhere;
 mod keyspace;
@@ -52,6 +54,7 @@ mod model;
 mod once;
 mod operators;
 mod order;
+mod paces;
 mod pauses;
 mod places;
 mod restored;

@@ -1,11 +1,12 @@
 //! The place of a queued request: withdrawn by RELEASE, vacant after its connection closed, taken again by its token.
 
 use crate::fixture::{KEY, OTHER, exclusive, member, permits, word, world};
+use crate::long_queues::OneKey;
 use crate::steps::{Step, ask};
 use crate::world::World;
-use dsync_engine::Family;
 use dsync_engine::answer::Answer;
-use dsync_engine::types::Claim;
+use dsync_engine::types::{Claim, MonoUs};
+use dsync_engine::{Family, Visit};
 
 /// How long a vacant place is kept: the default.
 const REJOIN_MS: u64 = 2_000;
@@ -44,6 +45,19 @@ fn release_of_queued_head_serves_next_at_once() {
     world.ask(permits(2, 1).block());
     release(&mut world, Family::Semaphore, 1);
     assert_eq!(world.heard(), [(1, "withdrawn"), (2, "granted")]);
+}
+
+/// Only kept places have numbers that clients are told. The number of a wait with BLOCK is met by chance, or by guessing.
+#[test]
+fn revoke_of_a_number_that_nobody_was_told_ends_no_wait() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    one_key.queue_requests(Claim::Exclusive, 1, MonoUs::NEVER);
+    let (number, now) = (one_key.server.engine.fences().last(), one_key.now);
+    let revoke = |visit: &mut Visit<'_>| visit.revoke(Family::Lock, number);
+    let (revoked, done) = one_key.server.call(KEY, Family::Lock, now, revoke);
+    assert_eq!(revoked, Ok(false));
+    assert!(done.wakes.is_empty(), "it waits on");
 }
 
 /// The last queued ADD is withdrawn, and the group's round must not wait for it.

@@ -231,6 +231,7 @@ impl World {
                 // The end of a pause may grant the request before the call, which then ends the hold.
                 self.do_overdue(name);
                 let held = self.holds(name, &token);
+                self.laws.releases(name, family, &token);
                 let mut withdrew = false;
                 let ours = |visit: &mut Visit<'_>| {
                     let released = visit.release(family, &token).ok();

@@ -109,6 +109,23 @@ impl World {
         self.conns[conn]
     }
 
+    /// Returns all that decides what becomes of a lock or a semaphore: the model's portrait of it, and the grants of the
+    /// last step, which may yet turn out to be undelivered.
+    pub fn portrait(&self, name: Name) -> String {
+        let conn_of = |client| self.conn_of(client);
+        let mut portrait = self.model.portrait(name, self.now, &conn_of);
+        for (_, grant, client) in &self.granted {
+            let holds = self
+                .model
+                .content(name)
+                .map_or(&[][..], |content| &content.holds);
+            let is_granted = |fence: &u64| self.fences.get(fence) == Some(&grant.fence);
+            let nth = holds.iter().position(|hold| is_granted(&hold.fence));
+            portrait.push_str(&format!("granted {nth:?} {}\n", conn_of(*client)));
+        }
+        portrait
+    }
+
     fn reconnect(&mut self, conn: usize) {
         self.client(conn);
         self.last_client += 1;

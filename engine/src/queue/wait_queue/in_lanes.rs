@@ -20,6 +20,10 @@ impl QueueLanes {
         self.0.as_deref()
     }
 
+    pub fn get_mut(&mut self) -> Option<&mut Lanes> {
+        self.0.as_deref_mut()
+    }
+
     /// Sorts the lanes, if there are any: see [`Lanes::sort`]. Returns whether all of them are sorted.
     pub fn sort(
         &mut self,
@@ -33,24 +37,10 @@ impl QueueLanes {
         lanes.sort(&mut { SLICE }, in_use)
     }
 
-    /// Notes that what the lanes have in use may have changed without [`QueueLanes::note`].
+    /// Notes that what the lanes have in use may have changed without [`Lanes::note`].
     pub fn sort_anew(&mut self) {
         if let Some(lanes) = &mut self.0 {
             lanes.sort_anew();
-        }
-    }
-
-    /// Chooses the place that is served next, if there are lanes.
-    pub fn choose(&mut self, limit: u32, is_free: bool) {
-        if let Some(lanes) = &mut self.0 {
-            lanes.choose(limit, is_free);
-        }
-    }
-
-    /// Notes what a lane has in use, and its turn.
-    pub fn note(&mut self, lane: &[u8], in_use: InUse) {
-        if let Some(lanes) = &mut self.0 {
-            lanes.note(lane, in_use);
         }
     }
 

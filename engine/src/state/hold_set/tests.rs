@@ -170,6 +170,16 @@ fn hold_set_of_every_small_size_finds_its_lowest_free_index() {
     assert_eq!(HoldSet::of_sorted(twice.into()).err(), Some(Misfit::Taken));
 }
 
+/// The holds with lower indexes have ended before the others were saved.
+#[test]
+fn only_hold_of_a_loaded_set_takes_its_own_index_alone() {
+    for n in 1..6 {
+        let mut set = HoldSet::default();
+        set.insert(hold(n, 0));
+        assert_eq!(set.free_index(), u32::from(n == 1), "index {}", n - 1);
+    }
+}
+
 /// A hold that rests has no token, so the next of its token may come beside it.
 #[test]
 fn hold_set_of_every_small_size_keeps_what_rests_without_its_token() {

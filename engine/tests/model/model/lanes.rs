@@ -21,6 +21,10 @@ impl Turns {
         self.0.push((lane.clone(), turn));
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = &(LaneName, u64)> {
+        self.0.iter()
+    }
+
     /// A server takes over: only the lanes are known.
     pub fn forget(&mut self) {
         self.0.iter_mut().for_each(|(_, turn)| *turn = 0);

@@ -10,7 +10,8 @@
 //! - `content`, `queue`: what a key has, and the requests that wait for its name;
 //! - `requests`, `group`, `once`: what clients ask for;
 //! - `serve`: the rules by which requests are answered; `lanes`: which of them is next in a semaphore;
-//! - `due`, `events`: what comes due without a request, and what happens to connections, keys and servers.
+//! - `due`, `events`: what comes due without a request, and what happens to connections, keys and servers;
+//! - `portrait`: all of it that decides what happens from now on.
 
 mod content;
 mod due;
@@ -18,6 +19,7 @@ mod events;
 mod group;
 mod lanes;
 mod once;
+mod portrait;
 mod queue;
 mod requests;
 mod serve;

@@ -237,15 +237,19 @@ impl Model {
         if self.is_other(name, family) {
             return None;
         }
-        let fence = self.hold_of(name, token).map(|hold| hold.fence);
-        if let Some(fence) = fence {
-            self.end(name, fence, End::Released, now);
+        let held = self.hold_of(name, token);
+        let held = held.map(|hold| match hold.ending {
+            Some(End::Undelivered) => (hold.fence, End::Undelivered),
+            _ => (hold.fence, End::Released),
+        });
+        if let Some((fence, how)) = held {
+            self.end(name, fence, how, now);
         }
-        let withdrawn = self.withdraw(name, family, token, fence.is_none(), now);
-        if fence.is_some() || withdrawn {
+        let withdrawn = self.withdraw(name, family, token, held.is_none(), now);
+        if held.is_some() || withdrawn {
             self.settle(name, now);
         }
-        Some(fence.is_some() || withdrawn)
+        Some(held.is_some() || withdrawn)
     }
 
     pub fn revoke(&mut self, name: Name, family: Family, fence: u64, now: Now) -> Option<bool> {
