@@ -1,8 +1,9 @@
 //! INFO: who holds a key, who waits for it, and since when. It never contains a token.
 //!
 //! The reply is a map, with the same fields for every key of a family; holders and waiters are maps inside it. Only a
-//! holder with an index has that field, and only what rests has `resting-ms` and `resting`. In RESP2 each map is a flat
-//! array of names and values. Times are durations up to now, in milliseconds.
+//! holder with an index has that field, only what rests has `resting-ms` and `resting`, and only if somebody says LANE
+//! are there `lane`, `lanes` and `first-lanes`. In RESP2 each map is a flat array of names and values. Times are
+//! durations up to now, in milliseconds.
 //!
 //! [`of_key`], [`of_hold`] and [`of_waiter`] are the table of the fields: a new one is a row there, and on the page
 //! docs/commands/info.md, which a test compares with the replies.

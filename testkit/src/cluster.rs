@@ -197,8 +197,9 @@ impl Cluster {
         self.wait_until(nodes, "the cluster to be down", |client| !is_ok(client));
     }
 
-    /// Waits until these nodes see `owner` as serving the slot, with the owner's own epoch: with an older epoch, a late
-    /// message of another node could still change that.
+    /// Waits until these nodes see `owner` as serving the slot, with the owner's own epoch at least: with an older epoch, a
+    /// late message of another node could still change that. The owner's own may be the older one: Valkey 8 sets the epoch
+    /// of a promoted node back to that of its promotion when the node hears late that its old primary is its replica.
     #[track_caller]
     pub fn wait_for_owner(&self, nodes: &[usize], slot: u16, owner: usize) {
         let what = format!("node {owner} to serve slot {slot}");
@@ -209,7 +210,7 @@ impl Cluster {
             let (Some(own), Some(line)) = (own.line(id), view.line(id)) else {
                 return false;
             };
-            line.has_flag("master") && line.serves(slot) && line.epoch == own.epoch
+            line.has_flag("master") && line.serves(slot) && line.epoch >= own.epoch
         });
     }
 

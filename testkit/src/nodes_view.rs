@@ -11,7 +11,7 @@ pub(crate) struct NodeLine {
     id: String,
     flags: Vec<String>,
     pub(crate) primary: String,
-    pub(crate) epoch: String,
+    pub(crate) epoch: u64,
     pub(crate) is_connected: bool,
     pub(crate) slots: Vec<String>,
 }
@@ -29,7 +29,7 @@ impl NodesView {
                 id: (*id).to_owned(),
                 flags: flags.split(',').map(str::to_owned).collect(),
                 primary: (*primary).to_owned(),
-                epoch: (*epoch).to_owned(),
+                epoch: epoch.parse().expect("an epoch is a number"),
                 is_connected: *link == "connected",
                 slots: slots.iter().map(|slot| (*slot).to_owned()).collect(),
             }

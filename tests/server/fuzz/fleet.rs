@@ -17,6 +17,8 @@ use crate::support::*;
 const UNTIL: Duration = Duration::from_secs(40);
 /// A hold is looked for after a restart only if this much of its lease is certainly left.
 const AT_LEAST: Duration = Duration::from_secs(20);
+/// How long a server stands still that is frozen.
+const FROZEN: Duration = Duration::from_millis(150);
 /// An address where no server listens.
 const NOWHERE: &str = "127.0.0.1 1";
 
@@ -105,6 +107,9 @@ impl Fleet {
             Step::Kill => self.kill(driver),
             Step::Load => self.load(driver),
             Step::Reload => self.reload(driver),
+            Step::Freeze => self.freeze(driver),
+            Step::KillReplica => self.kill_replica(),
+            Step::Resync => self.resync(driver),
             other => panic!("'{other}' is not for servers"),
         }
     }
@@ -249,6 +254,29 @@ impl Fleet {
                 "a kill lost what {token} held of {key:?}: {check} says {left:?}"
             );
         }
+    }
+
+    /// Stops the primary as it is, under traffic, and lets it go on.
+    fn freeze(&self, driver: &mut Driver) {
+        self.primary().stop();
+        driver.rest(FROZEN);
+        self.primary().cont();
+    }
+
+    /// Kills the replica that may become the primary, which then catches up with its AOF and the stream.
+    #[track_caller]
+    fn kill_replica(&mut self) {
+        let (_, replica) = self.pair();
+        self.servers[replica].kill9();
+        self.servers[replica].start_again();
+        self.follow(replica, self.primary);
+    }
+
+    /// Breaks the links, and makes the primary forget the stream that the replicas have followed.
+    #[track_caller]
+    fn resync(&self, driver: &mut Driver) {
+        let lines = ["DEBUG CHANGE-REPL-ID", "CLIENT KILL TYPE replica"];
+        driver.perform(self.primary(), 0, &Step::operator(&lines));
     }
 
     /// Kills the primary while writes are paused, and compares what it loads as a replica, which decides nothing.

@@ -8,6 +8,7 @@
 //! - `ledger`, `known_hold`, `doubt`, `seen_fences`, `gates`: which holds certainly live, and which grants that
 //!   excludes;
 //! - `fleet`: the servers, which are compared, killed, and change roles;
+//! - `tally`: how much a run has done;
 //! - `finish`: what must be true at the end of a run; `reduce`: the shortest log that still fails.
 //!
 //! `DSYNC_FUZZ_SECONDS=n` (30), `DSYNC_SEED=n`. `DSYNC_REPLAY=file` sends a log again; with `DSYNC_REDUCE=1` it then
@@ -33,6 +34,7 @@ pub mod requests;
 pub mod run_view;
 mod seen_fences;
 pub mod step;
+mod tally;
 pub mod words;
 
 use std::path::Path;
@@ -43,6 +45,7 @@ use fleet::Fleet;
 use log::{Log, LogLine};
 use plan::{Mix, Plan};
 use step::Step;
+use tally::Tally;
 
 use crate::support::steadily;
 
@@ -64,12 +67,21 @@ const MIX: Mix = Mix {
 const COMPARE_EVERY: Duration = Duration::from_millis(1_200);
 const ASK_EVERY: Duration = Duration::from_millis(250);
 /// What happens to the servers as a whole: one after the other, over and over.
-const UPHEAVALS: [Step; 4] = [Step::Failover, Step::Kill, Step::Switch, Step::Load];
+const UPHEAVALS: [Step; 7] = [
+    Step::Failover,
+    Step::Kill,
+    Step::Freeze,
+    Step::Switch,
+    Step::KillReplica,
+    Step::Load,
+    Step::Resync,
+];
 
 /// One run: the servers, the driver that talks to them, and the log.
 struct FuzzRun {
     fleet: Fleet,
     driver: Driver,
+    tally: Tally,
     log: Option<Log>,
     last_end: Instant,
     asked: Instant,
@@ -83,6 +95,7 @@ impl FuzzRun {
         FuzzRun {
             fleet,
             driver,
+            tally: Tally::default(),
             log,
             last_end: Instant::now(),
             asked: Instant::now(),
@@ -104,6 +117,7 @@ impl FuzzRun {
             log.remark(self.driver.take_heard());
             log.note(&line);
         }
+        self.tally.note(&line.step);
         match &line.step {
             step @ (Step::Send { .. } | Step::Close { .. } | Step::Settle) => {
                 self.driver.perform(self.fleet.primary(), number, step);
@@ -130,6 +144,7 @@ impl FuzzRun {
         let counts = self.driver.counts().iter();
         let counts = counts.map(|(what, count)| format!("{what} {count}"));
         eprintln!("answered: {}", counts.collect::<Vec<_>>().join(", "));
+        eprintln!("{}", self.tally.line());
         if let Some(log) = self.log.take() {
             log.discard();
         }
@@ -152,7 +167,7 @@ fn run_random_steps(seed: u64, seconds: u64) {
     let mut run = FuzzRun::start(Some(Log::create(path, &heading, AGAIN, false)));
     let mut plan = Plan::new(seed, MIX);
     let start = Instant::now();
-    let upheave_every = Duration::from_millis((seconds * 1_000 / 8).clamp(1_000, 8_000));
+    let upheave_every = Duration::from_millis((seconds * 1_000 / 8).clamp(1_000, 5_000));
     let (mut compared, mut upheaved, mut upheavals) = (start, start, 0);
     let mut number = 0;
     while start.elapsed() < Duration::from_secs(seconds) {

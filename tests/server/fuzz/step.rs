@@ -7,7 +7,8 @@
 //! c7 fin DLOCK.ACQUIRE a TOKEN t5                 a request and the end of the connection, in one turn
 //! close c7                                        the end of the connection alone
 //! settle                                          wait until every request is answered that cannot wait
-//! compare | failover | switch | kill | load | reload   what happens to the servers: see `fleet`
+//! compare | failover | switch | kill | load | reload | freeze | kill-replica | resync
+//!                                                 what happens to the servers: see `fleet`
 //! ```
 //!
 //! A word may stand for a value that is known only when it is sent, and that differs from run to run: `$client:7` is
@@ -68,6 +69,12 @@ pub enum Step {
     Load,
     /// DEBUG RELOAD.
     Reload,
+    /// The primary stands still for a moment, as in a frozen virtual machine.
+    Freeze,
+    /// The replica is killed, and started again with its AOF.
+    KillReplica,
+    /// The replicas must take all data anew.
+    Resync,
 }
 
 impl Step {
@@ -99,6 +106,9 @@ impl Step {
             "kill" => Step::Kill,
             "load" => Step::Load,
             "reload" => Step::Reload,
+            "freeze" => Step::Freeze,
+            "kill-replica" => Step::KillReplica,
+            "resync" => Step::Resync,
             "close" => Step::Close { on: number(rest)? },
             on => {
                 let on = number(on)?;
@@ -144,6 +154,9 @@ impl fmt::Display for Step {
             Step::Kill => f.write_str("kill"),
             Step::Load => f.write_str("load"),
             Step::Reload => f.write_str("reload"),
+            Step::Freeze => f.write_str("freeze"),
+            Step::KillReplica => f.write_str("kill-replica"),
+            Step::Resync => f.write_str("resync"),
             Step::Close { on } => write!(f, "close {}", Connection(*on)),
             Step::Send { on, requests, fin } => {
                 write!(f, "{}", Connection(*on))?;
@@ -245,6 +258,9 @@ fn steps_are_read_as_they_were_written() {
         Step::Kill,
         Step::Load,
         Step::Reload,
+        Step::Freeze,
+        Step::KillReplica,
+        Step::Resync,
     ];
     for step in steps {
         let text = step.to_string();

@@ -18,15 +18,7 @@ fn thousand_leases_due_at_once_are_all_handed_on() {
     client.send_raw(lines.as_bytes());
     let fences: Vec<_> = (0..1_000).map(|_| client.granted().1).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        send!(
-            waiter,
-            "DLOCK.ACQUIRE",
-            format!("k{n}"),
-            "BLOCK",
-            0,
-            "TOKEN",
-            format!("w{n}")
-        );
+        waiter.begin(format!("DLOCK.ACQUIRE k{n} BLOCK 0 TOKEN w{n}"));
     }
     for (n, waiter) in waiters.iter_mut().enumerate() {
         let (token, fence) = waiter.granted();
@@ -45,17 +37,9 @@ fn short_leases_serve_queue_in_order() {
         client.ask("DLOCK.ACQUIRE k PX 400");
         let mut waiters: Vec<_> = (0..100).map(|_| server.connect()).collect();
         for (n, waiter) in waiters.iter_mut().enumerate() {
-            send!(
-                waiter,
-                "DLOCK.ACQUIRE",
-                "k",
-                "PX",
-                lease,
-                "BLOCK",
-                0,
-                "TOKEN",
-                format!("{lease}:{n}")
-            );
+            waiter.begin(format!(
+                "DLOCK.ACQUIRE k PX {lease} BLOCK 0 TOKEN {lease}:{n}"
+            ));
             // The server has read ten requests before the next ones are sent.
             if n % 10 == 9 {
                 assert_eq!(client.ask("PING"), "PONG");

@@ -300,16 +300,7 @@ fn background_save_leaves_a_thousand_waiters_queued() {
     client.ask("DLOCK.ACQUIRE k TOKEN t");
     let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        send!(
-            waiter,
-            "DLOCK.ACQUIRE",
-            "k",
-            "SHARED",
-            "BLOCK",
-            0,
-            "TOKEN",
-            format!("w{n}")
-        );
+        waiter.begin(format!("DLOCK.ACQUIRE k SHARED BLOCK 0 TOKEN w{n}"));
     }
     server.wait_for_blocked(1_000);
     for save in ["BGSAVE", "BGREWRITEAOF"] {

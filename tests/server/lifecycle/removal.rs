@@ -234,6 +234,11 @@ fn eviction_grants_afresh() {
     held.admin.ask_all(lines);
     assert_eq!(held.server.info_number("stats", "evicted_keys"), 1);
     held.expect_granted_afresh();
+    // An operator finds out which lock it was.
+    let log = held.admin.ask("DSYNC.LOG COUNT 1");
+    let row = log.as_array()[0].as_array();
+    let told = (row[2].as_str(), row[4].as_str(), row[6].as_int());
+    assert_eq!(told, ("removed", "lock", held.fence as i64));
 }
 
 #[test]

@@ -169,12 +169,16 @@ fn changes_of_several_keys_are_grouped_as_the_server_groups_them() {
 fn internal_commands_are_refused_to_clients() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
+    let writable = Server::builder()
+        .config("replica-read-only", "no")
+        .replica_of(&primary)
+        .start();
     let now = unix_ms();
     let grant = format!("GRANT 9 exclusive 30000 {} {now} 0 1:t 0:", now + 30_000);
     let packed = packed("lock", &[&grant]);
     for (command, argument) in [(STREAM, &packed[..]), ("DSYNC.APPLY", b"lock:1")] {
         let words = [command.as_bytes(), b"k", argument];
-        for server in [&primary, &replica] {
+        for server in [&primary, &replica, &writable] {
             let mut client = server.connect();
             assert!(client.call(&words).is_error(), "from a client");
             client.ask("MULTI");
@@ -195,6 +199,7 @@ fn internal_commands_are_refused_to_clients() {
             if std::ptr::eq(server, &primary) {
                 call!(client, "FUNCTION", "LOAD", "REPLACE", library);
                 replica.wait_to_catch_up_with(&primary);
+                writable.wait_to_catch_up_with(&primary);
             }
             assert!(
                 call!(client, "FCALL", "f", 1, "k", command, argument).is_error(),

@@ -189,6 +189,23 @@ fn unblock_in_the_turn_of_the_grant_gives_one_true_reply() {
     }
 }
 
+/// With an AOF the grant is not on its way yet when the client is told something else.
+#[test]
+fn unblock_with_error_in_the_turn_of_the_grant_passes_it_on() {
+    let server = Server::builder().config("appendonly", "yes").start();
+    let mut admin = server.connect();
+    admin.ask("DLOCK.ACQUIRE lock TOKEN held").grant();
+    let mut waiter = server.connect();
+    let id = waiter.id();
+    waiter.wait_on(&server, "DLOCK.ACQUIRE lock TOKEN waiter BLOCK 0");
+    let mut next = server.waiting("DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
+    let unblock = format!("CLIENT UNBLOCK {id} ERROR");
+    admin.ask_all(["MULTI", "DLOCK.RELEASE lock held", &unblock, "EXEC"]);
+    assert!(waiter.reply().is_error());
+    next.granted();
+    expect_no_more(&mut waiter);
+}
+
 #[track_caller]
 fn assert_unblock_gives_one_true_reply(server: &Server) {
     let mut admin = server.connect();

@@ -8,28 +8,26 @@
 use crate::support::steps::*;
 use crate::support::*;
 
+/// Returns clients that wait in their order, and their ids. Each round has tokens of its own: the server keeps the place
+/// of a killed waiter for its token.
+fn queue(server: &Server, round: usize, count: u64) -> (Vec<Client>, Vec<u64>) {
+    let mut waiters: Vec<_> = (0..count).map(|_| server.connect()).collect();
+    let ids = waiters.iter_mut().map(Client::id).collect();
+    for (n, waiter) in (0..count).zip(&mut waiters) {
+        waiter.begin(format!("DLOCK.ACQUIRE k BLOCK 0 TOKEN {round}:{n}"));
+        server.wait_for_blocked(n + 1);
+    }
+    (waiters, ids)
+}
+
 #[test]
 fn waiters_killed_as_they_are_granted_delay_nobody() {
     let server = Server::builder().config("appendonly", "yes").start();
     let replica = Server::builder().replica_of(&server).start();
     let mut client = server.connect();
     for round in 0..30 {
-        // Each round has its own tokens: the server keeps the place of a killed waiter for its token.
         client.ask("DLOCK.ACQUIRE k TOKEN t");
-        let mut waiters: Vec<_> = (0..12).map(|_| server.connect()).collect();
-        let ids: Vec<_> = waiters.iter_mut().map(Client::id).collect();
-        for (n, waiter) in waiters.iter_mut().enumerate() {
-            send!(
-                waiter,
-                "DLOCK.ACQUIRE",
-                "k",
-                "BLOCK",
-                0,
-                "TOKEN",
-                format!("{round}:{n}")
-            );
-            server.wait_for_blocked(n as u64 + 1);
-        }
+        let (mut waiters, ids) = queue(&server, round, 12);
         // One turn: waiter 3 is killed while it waits, waiter 0 is granted, and the first waiters are killed. As each
         // grant then finds its connection closed, the lock passes on to the first survivor.
         let killed = 1 + round % 10;
@@ -73,20 +71,7 @@ fn waiters_unblocked_around_their_grant_get_one_reply() {
     let mut client = server.connect();
     for round in 0..30 {
         client.ask("DLOCK.ACQUIRE k TOKEN t");
-        let mut waiters: Vec<_> = (0..6).map(|_| server.connect()).collect();
-        let ids: Vec<_> = waiters.iter_mut().map(Client::id).collect();
-        for (n, waiter) in waiters.iter_mut().enumerate() {
-            send!(
-                waiter,
-                "DLOCK.ACQUIRE",
-                "k",
-                "BLOCK",
-                0,
-                "TOKEN",
-                format!("{round}:{n}")
-            );
-            server.wait_for_blocked(n as u64 + 1);
-        }
+        let (waiters, ids) = queue(&server, round, 6);
         // In one turn: waiters 0 and 1 are unblocked before a grant, waiter 2 after its grant.
         let requests = [
             format!("CLIENT UNBLOCK {} ERROR", ids[0]),
