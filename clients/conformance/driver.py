@@ -15,6 +15,10 @@ SOON = 60.0
 Answer = Dict[str, Any]
 
 
+class Cannot(Exception):
+    """The language or the library does not have the case."""
+
+
 class Driver:
     """One process, which works through one client. Orders run side by side; each has one answer."""
 
@@ -28,6 +32,9 @@ class Driver:
         threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._keep_stderr, daemon=True).start()
         connected = self.ask("connect", mode=mode, ports=ports)
+        if connected["is"] == "cannot":
+            self.kill()
+            raise Cannot(connected["why"])
         assert connected["is"] == "connected", connected
 
     @property

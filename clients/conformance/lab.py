@@ -5,13 +5,13 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional
 
-from servers import Cluster, Server, eventually, replica_of
+from servers import Cluster, Server, eventually, promote, replica_of
 
 from driver import Driver
 
 
 class Lab:
-    """Servers of one mode (`one`, `sentinel`, `cluster`), and the driver."""
+    """Servers of one mode (`one`, `pair`: with a replica, `sentinel`, `cluster`), and the driver."""
 
     def __init__(self, command: List[str], mode: str) -> None:
         self._command = command
@@ -25,7 +25,7 @@ class Lab:
 
     def __enter__(self) -> Lab:
         try:
-            self.driver = self.another(self.mode, self._start())
+            self.driver = self.another("one" if self.mode == "pair" else self.mode, self._start())
         except BaseException:
             self.__exit__()
             raise
@@ -54,6 +54,8 @@ class Lab:
             return [self.server.port]
         self.standby = replica_of(self.server)
         self._servers.append(self.standby)
+        if self.mode == "pair":
+            return [self.server.port]
         self._sentinel = Server(sentinel_of=self.server.port)
         self._servers.append(self._sentinel)
         sentinel = self._sentinel.client()
@@ -71,12 +73,12 @@ class Lab:
         self._drivers.append(driver)
         return driver
 
-    def begin_failover(self) -> None:
+    def fail_over(self) -> None:
         """The standby takes over, as an operator orders it."""
         if self.mode == "cluster":
-            self.standby.client().execute_command("CLUSTER", "FAILOVER")
+            promote(self.standby, self.standby, "CLUSTER", "FAILOVER")
         else:
-            self._sentinel.client().execute_command("SENTINEL", "FAILOVER", "locks")
+            promote(self.standby, self._sentinel, "SENTINEL", "FAILOVER", "locks")
 
     def ask(self, *words: Any, server: Optional[Server] = None) -> Any:
         """Sends a command of the runner's own, to the server that has the key unless another is named."""

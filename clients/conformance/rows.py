@@ -1,7 +1,7 @@
 """A row of the table: what happens, and what a helper must answer. A row gets a lab, and asserts.
 
-`row(modes)` says where a row is played: on one server, behind Sentinel, in a cluster. A driver that cannot do what a
-row needs answers `cannot` and why.
+`row(modes)` says where a row is played: on one server, with a replica, behind Sentinel, in a cluster. A driver that
+cannot do what a row needs answers `cannot` and why.
 """
 
 from __future__ import annotations
@@ -9,14 +9,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from servers import Server, eventually
+from servers import SOON, Server, eventually
 
-from driver import Answer, Driver
+from driver import Answer, Cannot, Driver
 from lab import Lab
-
-
-class Cannot(Exception):
-    """The language does not have the case."""
 
 
 class Row(NamedTuple):
@@ -62,6 +58,16 @@ def wait_for(lab: Lab, driver: Driver, key: str, name: str = "w", lease: int = 3
 def first_holder(lab: Lab, key: str, server: Optional[Server] = None) -> Dict[str, Any]:
     fields = lab.info(key, server)["first-holders"][0]
     return dict(zip(fields[::2], fields[1::2]))
+
+
+def record(lab: Lab) -> Future[Answer]:
+    """The work of `h` is done from now on. Its result is `r`, unless the driver answers what it has `kept`."""
+    return lab.driver.begin("done", result="r", **{"as": "h"})
+
+
+def is_recorded(done: Future[Answer], lab: Lab, key: str, server: Optional[Server] = None) -> None:
+    kept = is_(done.result(timeout=SOON), "done").get("kept", "r")
+    assert lab.ask("DONCE.GET", key, server=server)[1] == kept
 
 
 def told(lab: Lab, within: float) -> None:

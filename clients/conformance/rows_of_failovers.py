@@ -8,7 +8,7 @@ from typing import Callable
 from servers import SOON, until_in_sync, until_primary
 
 from lab import Lab
-from rows import first_holder, hold, is_, row, wait_for
+from rows import first_holder, hold, is_, is_recorded, record, row, wait_for
 
 #: How long a waiter may take from the moment the key is free at a server that everybody can find.
 SERVED_WITHIN = 5.0
@@ -17,8 +17,7 @@ SERVED_AFTER_SENTINEL = 12.0
 
 
 def planned(lab: Lab) -> None:
-    lab.begin_failover()
-    until_primary(lab.standby)
+    lab.fail_over()
 
 
 def killed(lab: Lab) -> None:
@@ -75,9 +74,7 @@ def finished_work_is_told_over_a_failover(lab: Lab) -> None:
     hold(lab, lab.key, family="once", lease=20_000)
     until_in_sync(lab.server)
     lab.server.stop()
-    done = lab.driver.begin("done", result="r", **{"as": "h"})
-    is_(done.result(timeout=SOON), "done")
-    assert lab.ask("DONCE.GET", lab.key, server=lab.standby)[1] == "r"
+    is_recorded(record(lab), lab, lab.key, lab.standby)
 
 
 @row("cluster")

@@ -8,10 +8,13 @@ import time
 from typing import Callable, Iterator
 
 import redis
-from servers import SOON, eventually
+from servers import SOON, Proxy, eventually
 
 from lab import Lab
-from rows import hold, is_, row, told
+from rows import Cannot, hold, is_, is_recorded, record, row, told
+
+#: Holds of one client.
+MANY = 100
 
 # A hold is certain until the moment its last answered request was sent, plus lease.
 
@@ -24,11 +27,62 @@ def loss_is_told_within_the_lease_of_a_stopped_server(lab: Lab) -> None:
 
 
 @row("one")
+def lease_counts_from_when_its_request_was_sent(lab: Lab) -> None:
+    proxy = Proxy(lab.server.port)
+    lab.driver = lab.another("one", [proxy.port])
+    # From here on it has a connection.
+    hold(lab, key="other")
+    # A second `h` would release the first one, and its answer would come later for that.
+    is_(lab.driver.ask("release", **{"as": "h"}), "released")
+    proxy.delay_answers(1.5)
+    hold(lab, lease=10_000)
+    proxy.cut()
+    # Its last request was sent 1.5 s ago.
+    told(lab, 8.2)
+    proxy.close()
+
+
+@row("one")
 def hold_is_renewed_for_as_long_as_the_process_lives(lab: Lab) -> None:
     hold(lab, lease=5_000)
     is_(lab.driver.ask("until_lost", ms=8_000, **{"as": "h"}), "held")
     is_(lab.driver.ask("release", **{"as": "h"}), "released")
     assert lab.ask("DLOCK.INFO", "k") is None
+
+
+@row("one")
+def hold_is_lost_at_its_max_hold(lab: Lab) -> None:
+    hold(lab, lease=6_000, max_hold=9_000)
+    is_(lab.driver.ask("until_lost", ms=6_000, **{"as": "h"}), "held")
+    told(lab, 4)
+    eventually(lambda: lab.ask("DLOCK.INFO", "k") is None, "the end of its last lease", within=4)
+
+
+@row("one")
+def holds_of_a_client_are_renewed_over_one_connection(lab: Lab) -> None:
+    if "process" in hold(lab):
+        raise Cannot("each hold is a process")
+    names = [str(number) for number in range(MANY)]
+    words = {"family": "lock", "lease": 6_000, "wait": None}
+    asked = [lab.driver.begin("acquire", key=name, **{"as": name}, **words) for name in names]
+    for answer in asked:
+        is_(answer.result(timeout=SOON), "held")
+    is_(lab.driver.ask("until_lost", ms=7_000, **{"as": "0"}), "held")
+    connections = lab.server.client().client_list()
+    assert len([line for line in connections if line["cmd"].lower() == "dlock.renew"]) == 1, connections
+    for name in names:
+        is_(lab.driver.ask("release", **{"as": name}), "released")
+
+
+@row("one")
+def key_is_looked_at_without_taking_it(lab: Lab) -> None:
+    for family in ("lock", "semaphore"):
+        words = {"family": family, "key": family}
+        is_(lab.driver.ask("locked", **words), "free")
+        hold(lab, **words)
+        is_(lab.driver.ask("locked", **words), "locked")
+        is_(lab.driver.ask("release", **{"as": "h"}), "released")
+        is_(lab.driver.ask("locked", **words), "free")
 
 
 # The end is told.
@@ -117,11 +171,11 @@ def done_over(refusal: str) -> Callable[[Lab], None]:
     def play(lab: Lab) -> None:
         hold(lab, "job", family="once", lease=20_000)
         with REFUSALS[refusal](lab):
-            done = lab.driver.begin("done", result="r", **{"as": "h"})
+            done = record(lab)
             time.sleep(2)
-        is_(done.result(timeout=SOON), "done")
+        is_recorded(done, lab, "job")
         again = lab.driver.ask("acquire", family="once", key="job", lease=20_000, wait=0, **{"as": "again"})
-        assert is_(again, "done")["text"] == "r", again
+        assert is_(again, "done").get("text", "r") == "r", again
 
     play.__name__ = f"finished_work_is_told_over_{refusal}".replace(" ", "_")
     return play
@@ -149,7 +203,6 @@ def refused_result_counts_as_a_failed_attempt(lab: Lab) -> None:
     for attempt in (1, 2):
         run = hold(lab, "job", family="once", attempts=2, lease=20_000)
         assert run["attempt"] == attempt, run
-        answer = lab.driver.ask("done", result="x" * 70_000, **{"as": "h"})
-        assert answer["is"] == "error", answer
+        is_(lab.driver.ask("done", result="x" * 70_000, **{"as": "h"}), "error")
     gone = lab.driver.ask("acquire", family="once", key="job", attempts=2, lease=20_000, wait=0, **{"as": "again"})
     is_(gone, "failed")

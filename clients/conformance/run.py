@@ -12,16 +12,15 @@ from itertools import product
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Tuple
 
+import rows_of_confirmation  # noqa: F401
+import rows_of_failovers  # noqa: F401
+import rows_of_holds  # noqa: F401
+import rows_of_options  # noqa: F401
+import rows_of_requests  # noqa: F401
+from lab import Lab
+from rows import ROWS, Cannot, Row
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "python" / "tests"))
-
-import rows_of_failovers  # noqa: E402, F401
-import rows_of_holds  # noqa: E402, F401
-import rows_of_options  # noqa: E402, F401
-import rows_of_requests  # noqa: E402, F401
-from lab import Lab  # noqa: E402
-from rows import ROWS, Cannot, Row  # noqa: E402
-
 #: How many rows are played at a time: they wait most of the time.
 AT_A_TIME = 20
 
@@ -35,9 +34,12 @@ class Result(NamedTuple):
 
 def drivers() -> Dict[str, List[str]]:
     """The command of each driver, by its name."""
-    python, node, rust = (os.environ[f"DSYNC_{name}"] for name in ("PYTHON", "NODE_DRIVER", "RUST_DRIVER"))
+    names = ("PYTHON", "NODE_DRIVER", "RUST_DRIVER", "GO_DRIVER")
+    python, node, rust, go = (os.environ[f"DSYNC_{name}"] for name in names)
     found = {}
-    for world, library, waits in product(("threads", "tasks"), ("redis", "valkey"), ("own", "shared")):
+    # Each of the two with the server that it is made for.
+    library = "valkey" if "valkey" in Path(os.environ["DSYNC_TEST_SERVER"]).name else "redis"
+    for world, waits in product(("threads", "tasks"), ("own", "shared")):
         found[f"python {library}-py {world} {waits}"] = [python, str(HERE / f"drivers/{world}.py"), library, waits]
     for library, waits in product(("ioredis", "redis"), ("own", "shared")):
         name = "ioredis" if library == "ioredis" else "node-redis"
@@ -45,6 +47,9 @@ def drivers() -> Dict[str, List[str]]:
     for waits in ("own", "shared"):
         found[f"rust tasks {waits}"] = [rust, "tasks", waits]
     found["rust threads"] = [rust, "threads"]
+    for library in ("go-redis", "redigo"):
+        found[f"go {library}"] = [go, library]
+    found["dsync run"] = [python, str(HERE / "drivers/command.py"), os.environ["DSYNC_PROGRAM"]]
     return found
 
 

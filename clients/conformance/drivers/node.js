@@ -35,27 +35,37 @@ async function connect(mode, ports) {
     return redis;
 }
 
+/** What the order says; what it does not say, or null, is the default. */
+function optionsOf(order, names) {
+    const said = Object.entries(names).map(([name, field]) => [name, order[field] ?? undefined]);
+    return Object.fromEntries(said);
+}
+
+const HOLD = {
+    ...{ leaseMs: 'lease', waitMs: 'wait', maxHoldMs: 'max_hold' },
+    ...{ replicas: 'replicas', withinMs: 'within', disk: 'disk' },
+};
+const LOCK = { ...HOLD, minHoldMs: 'min_hold' };
+const SEMAPHORE = { ...LOCK, limit: 'limit', lane: 'lane', laneLimit: 'lane_limit', index: 'index' };
+
 async function acquire(order) {
     const giveUp = new AbortController();
     asking.set(order.as, giveUp);
-    const options = { leaseMs: order.lease, ownConnection: waits === 'own', signal: giveUp.signal };
-    if (order.wait !== null) {
-        options.waitMs = order.wait;
-    }
+    const own = { ownConnection: waits === 'own', signal: giveUp.signal };
+    const { key } = order;
     if (order.family === 'once') {
-        const { run, result } = await dsync.once.begin(client, order.key, { ...options, maxAttempts: order.attempts });
-        if (run === undefined) {
-            return { is: 'done', text: result };
+        const options = { ...own, ...optionsOf(order, HOLD), maxAttempts: order.attempts };
+        const begun = await dsync.once.begin(client, key, options);
+        if (begun.kind === 'done') {
+            return { is: 'done', text: begun.result };
         }
-        held.set(order.as, run);
-        return { is: 'held', fence: run.fence, attempt: run.attempt };
+        held.set(order.as, begun.run);
+        return { is: 'held', fence: begun.run.fence, attempt: begun.run.attempt };
     }
-    options.minHoldMs = order.min_hold;
-    const { limit, lane, lane_limit: laneLimit, index } = order;
     const hold =
         order.family === 'semaphore'
-            ? await dsync.semaphore(client, order.key, { ...options, limit, lane, laneLimit, index })
-            : await dsync.lock(client, order.key, options);
+            ? await dsync.semaphore(client, key, { ...own, ...optionsOf(order, SEMAPHORE) })
+            : await dsync.lock(client, key, { ...own, ...optionsOf(order, LOCK) });
     held.set(order.as, hold);
     return { is: 'held', fence: hold.fence, index: hold.index };
 }
@@ -97,6 +107,8 @@ async function obey(order) {
             return { is: (await held.get(order.as).release()) ? 'released' : 'lost' };
         case 'done':
             return { is: (await held.get(order.as).done(order.result)) ? 'done' : 'lost' };
+        case 'locked':
+            return { is: (await dsync[order.family].locked(client, order.key)) ? 'locked' : 'free' };
         case 'forget':
             held.delete(order.as);
             asking.delete(order.as);
@@ -115,12 +127,14 @@ async function answer(order) {
     } catch (error) {
         const kinds = [
             [dsync.NotAcquired, 'busy'],
+            [dsync.NotConfirmed, 'not confirmed'],
             [dsync.WorkFailed, 'failed'],
             [dsync.HoldLost, 'lost'],
         ];
         const [, kind] = kinds.find(([Class]) => error instanceof Class) ?? [];
         const isGivenUp = asking.get(order.as)?.signal.aborted && order.do === 'acquire';
-        said = { is: isGivenUp ? 'given up' : (kind ?? 'error'), text: error.message };
+        const { message: text, have, wanted } = error;
+        said = { is: isGivenUp ? 'given up' : (kind ?? 'error'), text, have, wanted };
     }
     process.stdout.write(`${JSON.stringify({ id: order.id, ...said })}\n`);
 }

@@ -32,6 +32,8 @@ def connect(mode: str, ports: list[int]) -> Any:
 
 def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
     words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
+    words.update((name, order[name]) for name in ("replicas", "disk") if order.get(name) is not None)
+    words.update((name, order[name] / 1000) for name in ("within", "max_hold") if order.get(name) is not None)
     key = order["key"]
     if order["family"] == "once":
         block = dsync.once.begin(client, key, max_attempts=order.get("attempts"), **words)
@@ -40,10 +42,10 @@ def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
             return {"is": "done", "text": (run.result or b"").decode()}
         held[order["as"]] = (run.hold, run, block)
         return {"is": "held", "fence": run.hold.fence, "attempt": run.attempt}
-    if "min_hold" in order:
+    if order.get("min_hold") is not None:
         words["min_hold"] = order["min_hold"] / 1000
     if order["family"] == "semaphore":
-        words.update((name, order[name]) for name in ("limit", "lane", "lane_limit", "index") if name in order)
+        words.update((name, order[name]) for name in ("limit", "lane", "lane_limit", "index") if order.get(name))
         claim = dsync.semaphore(client, key, **words)
     else:
         claim = dsync.lock(client, key, **words)
@@ -62,6 +64,9 @@ def obey(order: Dict[str, Any]) -> Dict[str, Any]:
         return acquire(order)
     if what == "give_up":
         return {"is": "cannot", "why": "a thread cannot be interrupted; `wait` bounds it"}
+    if what == "locked":
+        ask = dsync.semaphore if order["family"] == "semaphore" else dsync.lock
+        return {"is": "locked" if ask(client, order["key"]).locked() else "free"}
     hold, run, block = held[order["as"]]
     if what == "until_lost":
         return {"is": "lost" if hold.lost.wait(order["ms"] / 1000) else "held"}
@@ -87,6 +92,8 @@ def answer(order: Dict[str, Any]) -> None:
         said = obey(order)
     except dsync.NotAcquired as busy:
         said = {"is": "busy", "text": str(busy)}
+    except dsync.NotConfirmed as few:
+        said = {"is": "not confirmed", "have": few.have, "wanted": few.wanted, "text": str(few)}
     except dsync.WorkFailed as failed:
         said = {"is": "failed", "text": str(failed)}
     except dsync.HoldLost as lost:

@@ -9,6 +9,30 @@ use serde_json::{Value, json};
 
 pub struct Order(Value);
 
+/// Adds the order's options that all families have.
+macro_rules! common {
+    ($order:ident, $options:expr) => {{
+        let mut options = $options.lease($order.time("lease").expect("a lease"));
+        if let Some(time) = $order.time("max_hold") {
+            options = options.max_hold(time);
+        }
+        if let Some(count) = $order.count("replicas") {
+            options = options.replicas(count);
+        } else if $order.is("replicas", "all") {
+            options = options.replicas_all();
+        }
+        if let Some(time) = $order.time("within") {
+            options = options.within(time);
+        }
+        if $order.is_set("disk") {
+            options = options.disk();
+        }
+        options
+    }};
+}
+
+pub(crate) use common;
+
 impl Order {
     pub fn read(line: &str) -> Order {
         Order(serde_json::from_str(line).expect("an order is JSON"))
@@ -41,9 +65,19 @@ impl Order {
             .map(|count| u32::try_from(count).expect("a small number"))
     }
 
+    pub fn is(&self, field: &str, text: &str) -> bool {
+        self.0[field].as_str() == Some(text)
+    }
+
+    pub fn is_set(&self, field: &str) -> bool {
+        self.0[field].as_bool() == Some(true)
+    }
+
     /// Adds the order's options of a semaphore.
     pub fn semaphore<C>(&self, mut semaphore: Semaphore<C>) -> Semaphore<C> {
-        semaphore = semaphore.limit(self.count("limit").expect("a limit"));
+        if let Some(limit) = self.count("limit") {
+            semaphore = semaphore.limit(limit);
+        }
         if let Some(lane) = self.0["lane"].as_str() {
             semaphore = semaphore.lane(lane);
         }
@@ -53,7 +87,7 @@ impl Order {
         if let Some(time) = self.time("min_hold") {
             semaphore = semaphore.min_hold(time);
         }
-        if self.0["index"].as_bool() == Some(true) {
+        if self.is_set("index") {
             semaphore = semaphore.index();
         }
         semaphore
@@ -87,13 +121,20 @@ impl Order {
     pub fn answer(&self, answer: Result<Value, Error>) {
         let mut said = answer.unwrap_or_else(|error| {
             let is = match error {
+                Error::NotConfirmed { .. } => "not confirmed",
                 Error::NotAcquired { .. } => "busy",
                 Error::HoldLost { .. } => "lost",
                 Error::Cancelled { .. } => "given up",
                 Error::WorkFailed { .. } => "failed",
                 _ => "error",
             };
-            json!({ "is": is, "text": error.to_string() })
+            let text = error.to_string();
+            match error {
+                Error::NotConfirmed { have, wanted, .. } => {
+                    json!({ "is": is, "text": text, "have": have, "wanted": wanted })
+                }
+                _ => json!({ "is": is, "text": text }),
+            }
         });
         said["id"] = self.0["id"].clone();
         let mut out = std::io::stdout().lock();

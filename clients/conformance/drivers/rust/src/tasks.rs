@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
-use crate::order::Order;
+use crate::order::{Order, common};
 
 enum Held {
     Hold(Hold),
@@ -91,6 +91,14 @@ impl Driver {
                 };
                 Ok(json!({ "is": "shown", "text": text }))
             }
+            "locked" => {
+                let (client, key) = (self.client.get().expect("a client"), order.text("key"));
+                let is_locked = match order.text("family") {
+                    "semaphore" => order.semaphore(client.semaphore(key)).locked().await?,
+                    _ => client.lock(key).locked().await?,
+                };
+                Ok(json!({ "is": if is_locked { "locked" } else { "free" } }))
+            }
             ending => self.end(order, ending).await,
         }
     }
@@ -98,11 +106,10 @@ impl Driver {
     async fn acquire(&self, order: &Order) -> Result<Value> {
         let client = self.client.get().expect("a client");
         let (key, wait) = (order.text("key"), order.time("wait"));
-        let lease = order.time("lease").expect("a lease");
         // A try, a wait that ends, or one without an end.
         macro_rules! ask {
             ($options:expr, $asks:ident, $asks_for:ident, $tries:ident) => {{
-                let options = $options.lease(lease);
+                let options = common!(order, $options);
                 match wait {
                     None => options.$asks().await?,
                     Some(Duration::ZERO) => options.$tries().await?,

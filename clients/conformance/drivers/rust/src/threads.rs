@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dsync_client::{Begun, Cancel, Client, Hold, Result, Run};
 use serde_json::{Value, json};
 
-use crate::order::Order;
+use crate::order::{Order, common};
 
 enum Held {
     Hold(Hold),
@@ -68,6 +68,14 @@ impl Driver {
                 };
                 Ok(json!({ "is": "shown", "text": text }))
             }
+            "locked" => {
+                let (client, key) = (self.client.get().expect("a client"), order.text("key"));
+                let is_locked = match order.text("family") {
+                    "semaphore" => order.semaphore(client.semaphore(key)).locked()?,
+                    _ => client.lock(key).locked()?,
+                };
+                Ok(json!({ "is": if is_locked { "locked" } else { "free" } }))
+            }
             ending => self.end(order, ending),
         }
     }
@@ -80,11 +88,10 @@ impl Driver {
             .expect("asking")
             .insert(order.name(), cancel.clone());
         let (key, wait) = (order.text("key"), order.time("wait"));
-        let lease = order.time("lease").expect("a lease");
         // A try, a wait that ends, or one without an end.
         macro_rules! ask {
             ($options:expr, $asks:ident, $asks_for:ident, $tries:ident) => {{
-                let options = $options.lease(lease).cancel(&cancel);
+                let options = common!(order, $options).cancel(&cancel);
                 match wait {
                     None => options.$asks()?,
                     Some(Duration::ZERO) => options.$tries()?,

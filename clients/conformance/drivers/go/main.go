@@ -1,0 +1,206 @@
+// Command driver is the driver of dsync for Go: `driver go-redis|redigo`. Its orders are those of ../../README.md.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"dsync-client"
+)
+
+// order is one order; what is not said stays nil.
+type order struct {
+	ID        int    `json:"id"`
+	Do        string `json:"do"`
+	Mode      string `json:"mode"`
+	Ports     []int  `json:"ports"`
+	As        string `json:"as"`
+	Family    string `json:"family"`
+	Key       string `json:"key"`
+	Lease     *ms    `json:"lease"`
+	Wait      *ms    `json:"wait"`
+	Limit     *int   `json:"limit"`
+	Lane      string `json:"lane"`
+	LaneLimit *int   `json:"lane_limit"`
+	MinHold   *ms    `json:"min_hold"`
+	Index     bool   `json:"index"`
+	Attempts  *int   `json:"attempts"`
+	MaxHold   *ms    `json:"max_hold"`
+	Replicas  any    `json:"replicas"`
+	Within    *ms    `json:"within"`
+	Disk      bool   `json:"disk"`
+	MS        ms     `json:"ms"`
+	Result    string `json:"result"`
+}
+
+type ms float64
+
+func (m ms) duration() time.Duration { return time.Duration(float64(m) * float64(time.Millisecond)) }
+
+type answer map[string]any
+
+// held is what an order has named.
+type held struct {
+	hold *dsync.Hold
+	run  *dsync.Run[string]
+}
+
+type driver struct {
+	library string
+	client  *dsync.Client
+
+	mu      sync.Mutex
+	held    map[string]held
+	cancels map[string]context.CancelFunc
+}
+
+func main() {
+	d := &driver{library: os.Args[1], held: map[string]held{}, cancels: map[string]context.CancelFunc{}}
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<24)
+	var speaking sync.Mutex
+	for lines.Scan() {
+		var order order
+		if err := json.Unmarshal(lines.Bytes(), &order); err != nil {
+			panic(err)
+		}
+		go func() {
+			said, err := d.obey(order)
+			if err != nil {
+				said = wordsFor(err)
+			}
+			said["id"] = order.ID
+			line, err := json.Marshal(said)
+			if err != nil {
+				panic(err)
+			}
+			speaking.Lock()
+			defer speaking.Unlock()
+			fmt.Println(string(line))
+		}()
+	}
+}
+
+func wordsFor(err error) answer {
+	var unconfirmed *dsync.NotConfirmed
+	is := "error"
+	switch {
+	case errors.As(err, &unconfirmed):
+		return answer{"is": "not confirmed", "text": err.Error(), "have": unconfirmed.Have, "wanted": unconfirmed.Wanted}
+	case errors.Is(err, context.Canceled):
+		is = "given up"
+	case errors.Is(err, dsync.ErrNotAcquired):
+		is = "busy"
+	case errors.Is(err, dsync.ErrWorkFailed):
+		is = "failed"
+	case errors.Is(err, dsync.ErrHoldLost):
+		is = "lost"
+	}
+	return answer{"is": is, "text": err.Error()}
+}
+
+func (d *driver) obey(order order) (answer, error) {
+	ctx := context.Background()
+	switch order.Do {
+	case "connect":
+		return d.connect(order)
+	case "acquire":
+		return d.acquire(order)
+	case "give_up":
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.cancels[order.As]()
+		return answer{"is": "cancelled"}, nil
+	case "locked":
+		return d.locked(ctx, order)
+	}
+	d.mu.Lock()
+	named := d.held[order.As]
+	switch order.Do {
+	case "release", "done", "forget":
+		delete(d.held, order.As)
+		delete(d.cancels, order.As)
+	}
+	d.mu.Unlock()
+	switch order.Do {
+	case "until_lost":
+		select {
+		case <-named.hold.Context().Done():
+			return answer{"is": "lost"}, nil
+		case <-time.After(order.MS.duration()):
+			return answer{"is": "held"}, nil
+		}
+	case "look":
+		if named.hold.Err() != nil || named.hold.Left() == 0 {
+			return answer{"is": "lost"}, nil
+		}
+		return answer{"is": "held"}, nil
+	case "release":
+		return answer{"is": "released"}, named.hold.Release(ctx)
+	case "done":
+		return answer{"is": "done"}, named.run.Done(ctx, order.Result)
+	case "forget":
+		named = held{}
+		// Once for the finalizer of the hold, and once more for what it referred to.
+		runtime.GC()
+		runtime.GC()
+		return answer{"is": "forgotten"}, nil
+	case "show":
+		text := fmt.Sprintf("%v %+v %#v %s %v %+v %#v", named.hold, named.hold, named.hold, named.hold, named.run, named, named)
+		return answer{"is": "shown", "text": text}, nil
+	}
+	return nil, fmt.Errorf("no order %q", order.Do)
+}
+
+func (d *driver) acquire(order order) (answer, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.mu.Lock()
+	d.cancels[order.As] = cancel
+	d.mu.Unlock()
+	named := held{}
+	var err error
+	switch order.Family {
+	case "once":
+		named.run, err = dsync.NewOnce[string](d.client, order.Key, order.forOnce()...).Begin(ctx)
+		if err == nil && named.run.IsDone() {
+			return answer{"is": "done", "text": named.run.Result()}, nil
+		}
+		named.hold = named.run.Hold
+	case "semaphore":
+		named.hold, err = dsync.NewSemaphore(d.client, order.Key, order.forSemaphore()...).Acquire(ctx)
+	default:
+		named.hold, err = dsync.NewLock(d.client, order.Key, order.forLock()...).Acquire(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.held[order.As] = named
+	d.mu.Unlock()
+	said := answer{"is": "held", "fence": named.hold.Fence(), "attempt": named.hold.Attempt()}
+	if order.Index {
+		said["index"] = named.hold.Index()
+	}
+	return said, nil
+}
+
+func (d *driver) locked(ctx context.Context, order order) (answer, error) {
+	claim := interface {
+		Locked(context.Context) (bool, error)
+	}(dsync.NewLock(d.client, order.Key))
+	if order.Family == "semaphore" {
+		claim = dsync.NewSemaphore(d.client, order.Key)
+	}
+	isLocked, err := claim.Locked(ctx)
+	if isLocked {
+		return answer{"is": "locked"}, err
+	}
+	return answer{"is": "free"}, err
+}

@@ -1,0 +1,168 @@
+"""Rows of confirmed holds: an answer that the replicas do not confirm is no answer. `standby` is the replica."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from typing import Any, Dict, List
+
+import redis
+from servers import SOON, eventually, until_in_sync
+
+from driver import Answer
+from lab import Lab
+from rows import first_holder, hold, is_, is_recorded, record, row, told
+
+#: Keys of the row that promotes a replica behind a living primary.
+MANY = 50
+
+
+def ask(lab: Lab, name: str = "h", **words: Any) -> Future[Answer]:
+    words = {"family": "lock", "key": "k", "lease": 6_000, "wait": None, "replicas": 1, **words}
+    return lab.driver.begin("acquire", **{"as": name}, **words)
+
+
+def still_asks(asked: Future[Answer]) -> None:
+    time.sleep(2)
+    if asked.done():
+        is_(asked.result(), "nothing yet")
+
+
+@row("pair")
+def confirmed_hold_is_on_its_replica(lab: Lab) -> None:
+    for replicas in (1, "all"):
+        fence = is_(ask(lab, replicas=replicas).result(timeout=SOON), "held")["fence"]
+        assert first_holder(lab, "k", lab.standby)["fence"] == fence
+        is_(lab.driver.ask("release", **{"as": "h"}), "released")
+
+
+@row("pair")
+def try_that_no_replica_confirms_leaves_nothing(lab: Lab) -> None:
+    lab.standby.stop()
+    answer = is_(ask(lab, wait=0, lease=60_000).result(timeout=SOON), "not confirmed")
+    assert (answer["have"], answer["wanted"]) == (0, 1), answer
+    assert "k" in answer["text"], answer
+    eventually(lambda: lab.ask("DLOCK.INFO", "k") is None, "the withdrawal of a grant that was not confirmed")
+
+
+@row("pair")
+def wait_that_too_few_replicas_confirm_leaves_nothing(lab: Lab) -> None:
+    answer = is_(ask(lab, wait=1_500, replicas=2, lease=60_000).result(timeout=SOON), "not confirmed")
+    assert (answer["have"], answer["wanted"]) == (1, 2), answer
+    eventually(lambda: lab.ask("DLOCK.INFO", "k") is None, "the withdrawal of a grant that was not confirmed")
+
+
+@row("one")
+def all_replicas_are_at_least_one(lab: Lab) -> None:
+    answer = is_(ask(lab, wait=0, replicas="all").result(timeout=SOON), "not confirmed")
+    assert answer["have"] == 0, answer
+
+
+@row("pair")
+def wait_goes_on_until_its_grant_is_confirmed(lab: Lab) -> None:
+    lab.standby.stop()
+    asked = ask(lab)
+    eventually(lambda: lab.ask("DLOCK.INFO", "k") or asked.done(), "a grant")
+    still_asks(asked)
+    lab.standby.go_on()
+    is_(asked.result(timeout=SOON), "held")
+
+
+@row("pair")
+def turn_in_the_queue_is_confirmed(lab: Lab) -> None:
+    lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60_000)
+    asked = ask(lab)
+    eventually(lambda: lab.waiters("k") == 1 or asked.done(), "a waiter")
+    lab.standby.stop()
+    lab.ask("DLOCK.RELEASE", "k", "mine")
+    eventually(lambda: lab.waiters("k") == 0, "a grant")
+    still_asks(asked)
+    lab.standby.go_on()
+    is_(asked.result(timeout=SOON), "held")
+
+
+@row("pair")
+def hold_is_lost_when_its_last_confirmed_lease_is_over(lab: Lab) -> None:
+    is_(ask(lab).result(timeout=SOON), "held")
+    lab.standby.stop()
+    # One renewal has been answered by now, and not confirmed.
+    is_(lab.driver.ask("until_lost", ms=2_800, **{"as": "h"}), "held")
+    assert lab.ask("DLOCK.INFO", "k") is not None
+    told(lab, 6)
+
+
+@row("pair")
+def hold_outlives_renewals_that_are_not_confirmed(lab: Lab) -> None:
+    is_(ask(lab).result(timeout=SOON), "held")
+    lab.standby.stop()
+    is_(lab.driver.ask("until_lost", ms=2_800, **{"as": "h"}), "held")
+    lab.standby.go_on()
+    is_(lab.driver.ask("until_lost", ms=6_000, **{"as": "h"}), "held")
+    is_(lab.driver.ask("release", **{"as": "h"}), "released")
+
+
+@row("pair")
+def work_is_done_when_that_is_confirmed(lab: Lab) -> None:
+    hold(lab, "job", family="once", lease=20_000, replicas=1)
+    lab.standby.stop()
+    done = record(lab)
+    still_asks(done)
+    lab.standby.go_on()
+    is_recorded(done, lab, "job", lab.standby)
+
+
+@row("one")
+def grant_is_synced_to_the_disk(lab: Lab) -> None:
+    lab.ask("CONFIG", "SET", "appendonly", "yes")
+    answer = ask(lab, replicas=None, disk=True, wait=3_000).result(timeout=SOON)
+    try:
+        lab.ask("WAITAOF", 0, 0, 1)
+        is_(answer, "held")
+    except redis.ResponseError:
+        assert "7.2" in is_(answer, "error")["text"], answer
+
+
+@row("one")
+def disk_without_an_append_only_file_is_an_error(lab: Lab) -> None:
+    is_(ask(lab, replicas=None, disk=True, wait=3_000).result(timeout=SOON), "error")
+
+
+@row("pair")
+def two_sides_never_hold_at_once(lab: Lab) -> None:
+    """The replica is promoted behind a primary that lives on, and gives each key to another when its lease is over."""
+    words: Dict[str, Any] = {"family": "lock", "lease": 2_000, "wait": None}
+    names = [f"confirmed {number}" for number in range(MANY)]
+    # Without `replicas` they do.
+    unconfirmed = "not confirmed"
+    is_(lab.driver.ask("acquire", key=unconfirmed, **{"as": unconfirmed}, **words), "held")
+    asked = [lab.driver.begin("acquire", key=name, replicas=1, **{"as": name}, **words) for name in names]
+    for answer in asked:
+        is_(answer.result(timeout=SOON), "held")
+    until_in_sync(lab.server)
+    lost: Dict[str, float] = {}
+    for name in names:
+        answer = lab.driver.begin("until_lost", ms=int(SOON * 1_000), **{"as": name})
+        answer.add_done_callback(lambda _, name=name: lost.setdefault(name, time.monotonic()))
+    lab.ask("REPLICAOF", "NO", "ONE", server=lab.standby)
+    granted = other_side_acquires(lab, [*names, unconfirmed])
+    for name in names:
+        assert lost.get(name, granted[name]) < granted[name], f"{name}: lost {lost.get(name)}, granted {granted[name]}"
+    is_(lab.driver.ask("look", **{"as": unconfirmed}), "held")
+
+
+def other_side_acquires(lab: Lab, keys: List[str]) -> Dict[str, float]:
+    """Tries until the standby has granted each key. Returns a moment before each grant."""
+    granted: Dict[str, float] = {}
+    standby = lab.standby.client()
+
+    def tries() -> bool:
+        left = [key for key in keys if key not in granted]
+        line = standby.pipeline(transaction=False)
+        for key in left:
+            line.execute_command("DLOCK.ACQUIRE", key, "TOKEN", "other side", "PX", 60_000)
+        sent = time.monotonic()
+        granted.update((key, sent) for key, reply in zip(left, line.execute()) if reply is not None)
+        return len(granted) == len(keys)
+
+    eventually(tries, "each key granted by the promoted replica")
+    return granted
