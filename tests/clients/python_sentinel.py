@@ -172,7 +172,9 @@ def measure(group, switch):
 
 def main():
     with contextlib.ExitStack() as at_end:
-        group = Group(at_end.enter_context(tempfile.TemporaryDirectory(prefix="dsync-sentinel-")), at_end)
+        # A child of a server that was killed may still write there.
+        folder = tempfile.TemporaryDirectory(prefix="dsync-sentinel-", ignore_cleanup_errors=True)
+        group = Group(at_end.enter_context(folder), at_end)
         rounds = int(os.environ.get("ROUNDS", "0"))
         for switch in (sentinel_failover, paused_sentinel_failover, failover_to) if rounds else ():
             columns = zip(*[measure(group, switch) for _ in range(rounds)])

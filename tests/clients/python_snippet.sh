@@ -1,6 +1,6 @@
 #!/bin/sh
-# python_snippet.sh [FILE ...]: runs the Python lines of docs/client-rules.md and docs/failover.md, and the switch that
-# docs/sentinel.md recommends, against real servers. The files are python_*.py, each of which says what it tests.
+# python_snippet.sh [FILE ...]: runs the Python lines of docs/client-rules.md, and the switch that docs/sentinel.md
+# recommends, against real servers. The files are python_*.py, each of which says what it tests.
 #
 # DSYNC_TEST_SERVER is the server's program, DSYNC_TEST_MODULE the module; both have the defaults of a developer's
 # machine. Installs redis-py, in the version that the page names, under target/clients/python_snippet.
@@ -18,7 +18,7 @@ if ! "$home/bin/python" -c "import redis; assert redis.__version__ == '$version'
     python3 -m venv "$home"
     "$home/bin/pip" install -q --disable-pip-version-check "redis==$version"
 fi
-[ $# -gt 0 ] || set -- python_confirming.py python_sentinel.py python_snippet.py
+[ $# -gt 0 ] || set -- python_sentinel.py python_snippet.py
 for file in "$@"; do
     "$home/bin/python" "tests/clients/$file"
 done

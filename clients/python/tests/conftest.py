@@ -5,6 +5,7 @@ from typing import Any, AsyncIterator, Callable, Iterator
 import pytest
 import redis.asyncio
 from servers import Proxy, Server
+from story import Story
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +49,11 @@ def suspend(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         ahead[0] += seconds
 
     return suspend
+
+
+@pytest.fixture
+def story(monkeypatch: pytest.MonkeyPatch) -> Story:
+    return Story(monkeypatch)
 
 
 @pytest.fixture

@@ -309,17 +309,17 @@ class Cluster:
     def client(self, **settings: Any) -> Any:
         return redis.RedisCluster(host="127.0.0.1", port=self.nodes[1].port, **settings)
 
-    def begin_to_move(self, key: str, target: Server) -> None:
-        """From here on the owner asks for keys that it has not at the target."""
-        source = self.owner_of(key)
+    def begin_to_move(self, key: str, target: Server, source: Optional[Server] = None) -> None:
+        """From here on the owner, the first one if none is named, asks for keys that it has not at the target."""
+        source = source or self.owner_of(key)
         slot = int(source.client().execute_command("CLUSTER", "KEYSLOT", key))
         target.client().execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
         source.client().execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(target))
 
-    def move(self, key: str, target: Server) -> None:
+    def move(self, key: str, target: Server, source: Optional[Server] = None) -> None:
         """Moves the slot of a key with everything in it, as redis-cli does."""
-        self.begin_to_move(key, target)
-        source = self.owner_of(key)
+        source = source or self.owner_of(key)
+        self.begin_to_move(key, target, source)
         slot = int(source.client().execute_command("CLUSTER", "KEYSLOT", key))
         target_id = self.id_of(target)
         while keys := source.client().execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
@@ -340,6 +340,9 @@ class Proxy:
         self._target = port
         self._is_cut = threading.Event()
         self._is_deaf = threading.Event()
+        self._delay = 0.0
+        #: What the server was sent.
+        self.sent = bytearray()
         self._sockets: List[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -351,6 +354,10 @@ class Proxy:
     def cut_answers(self) -> None:
         """What is sent still arrives, but nobody hears of it."""
         self._is_deaf.set()
+
+    def delay_answers(self, seconds: float) -> None:
+        """Each answer arrives so much later."""
+        self._delay = seconds
 
     def mend(self) -> None:
         """New connections work again. The old ones stay dead, as after the loss of a route."""
@@ -369,15 +376,25 @@ class Proxy:
                 self._sockets.append(near)
                 if self._is_cut.is_set():
                     continue
-                far = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:  # Nobody listens there, so nobody does here.
+                    near.close()
+                    continue
                 self._sockets.append(far)
                 for ends in ((near, far, self._is_cut, self._is_cut), (far, near, self._is_cut, self._is_deaf)):
                     threading.Thread(target=self._forward, args=ends, daemon=True).start()
 
-    @staticmethod
-    def _forward(source: socket.socket, sink: socket.socket, is_cut: threading.Event, is_deaf: threading.Event) -> None:
+    def _forward(
+        self, source: socket.socket, sink: socket.socket, is_cut: threading.Event, is_deaf: threading.Event
+    ) -> None:
+        is_answer = is_deaf is not is_cut
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
+                if is_answer:
+                    time.sleep(self._delay)
+                else:
+                    self.sent += data
                 if not (is_cut.is_set() or is_deaf.is_set()):
                     sink.sendall(data)
             if not (is_cut.is_set() or is_deaf.is_set()):

@@ -1,4 +1,4 @@
-"""Failovers: by the server's own command, by a Sentinel, in a cluster; and slots that move."""
+"""Failovers by the server's own command, and all nodes of a cluster. Rows tell of Sentinel and of moving slots."""
 
 import asyncio
 import functools
@@ -10,7 +10,7 @@ import pytest
 import redis
 import redis.asyncio
 import redis.sentinel
-from servers import Cluster, Server, closing, eventually, replica_of, until_in_sync, until_primary, until_waiting
+from servers import Cluster, Server, closing, replica_of, until_in_sync, until_primary, until_waiting
 from test_lock import waiters
 
 import dsync
@@ -55,26 +55,6 @@ def cluster() -> Iterator[Cluster]:
     cluster.close()
 
 
-def test_sentinel_failover_keeps_hold_and_queue(own_connection: bool) -> None:
-    primary = Server()
-    replica = replica_of(primary)
-    sentinel = Server(sentinel_of=primary.port)
-    with closing(primary, replica, sentinel):
-        guards = redis.sentinel.Sentinel([("127.0.0.1", sentinel.port)], socket_timeout=1)
-        eventually(lambda: guards.discover_slaves("locks"), "a replica that the sentinel knows")
-        client = guards.master_for("locks", socket_timeout=None)
-        with lock(client, "k", lease=20, margin=0) as hold:
-            threads, served = queue_up(client, "k", 5, lambda: waiters(primary.client()), own_connection=own_connection)
-            until_in_sync(primary)
-            primary.kill()
-            until_primary(replica)
-            before = hold._lease.lost_at()
-            eventually(lambda: hold._lease.lost_at() > before, "a renewal by the new primary")
-            hold.raise_if_lost()
-        join(threads)
-        assert served == list(range(5))
-
-
 def test_waiters_survive_a_failover_command() -> None:
     primary = Server()
     replica = replica_of(primary)
@@ -111,23 +91,6 @@ def test_every_node_of_a_cluster_is_served(cluster: Cluster, own_connection: boo
 
 
 @in_one_process
-def test_hold_and_waiters_move_with_their_slot(cluster: Cluster, own_connection: bool) -> None:
-    source, target = cluster.nodes[1], cluster.nodes[2]
-    keys = (f"moves:{own_connection}:{number}" for number in range(99))
-    key = next(key for key in keys if cluster.owner_of(key) is source)
-    client = cluster.client()
-    with lock(client, key, lease=6) as hold:
-        threads, served = queue_up(client, key, 3, lambda: waiters(source.client()), own_connection=own_connection)
-        cluster.move(key, target)
-        # Two renewals later the new node has heard of the hold.
-        time.sleep(5)
-        hold.raise_if_lost()
-        eventually(lambda: waiters(target.client()) == 3, "the waiters at the new node")
-    join(threads)
-    assert sorted(served) == [0, 1, 2]
-
-
-@in_one_process
 async def test_asyncio_cluster_is_served(cluster: Cluster, own_connection: bool) -> None:
     client = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
     served: List[int] = []
@@ -143,19 +106,3 @@ async def test_asyncio_cluster_is_served(cluster: Cluster, own_connection: bool)
     await asyncio.gather(*tasks)
     assert sorted(served) == [0, 1, 2]
     await client.aclose()
-
-
-@in_one_process
-def test_cluster_failover_keeps_hold_and_queue(cluster: Cluster) -> None:
-    old, new = cluster.nodes[0], cluster.replica
-    key = cluster.key_on(old)
-    client = cluster.client()
-    with lock(client, key, lease=10) as hold:
-        threads, served = queue_up(client, key, 3, lambda: waiters(old.client()))
-        new.client().execute_command("CLUSTER", "FAILOVER")
-        until_primary(new)
-        before = hold._lease.lost_at()
-        eventually(lambda: hold._lease.lost_at() > before, "a renewal by the new primary")
-        hold.raise_if_lost()
-    join(threads)
-    assert served == [0, 1, 2]

@@ -127,13 +127,6 @@ def test_shared_holds_go_together(client: Any) -> None:
             lock(client, "k", wait=0).acquire()
 
 
-def test_hold_is_renewed_for_as_long_as_its_block_lasts(client: Any) -> None:
-    with lock(client, "k", lease=3) as hold:
-        time.sleep(4)
-        hold.raise_if_lost()
-        assert holders(client, "k") == 1
-
-
 def test_grant_that_came_by_waiting_has_its_whole_lease(client: Any, own_connection: bool) -> None:
     first = lock(client, "k").acquire()
     lefts: List[float] = []
@@ -185,7 +178,7 @@ def test_what_the_caller_got_wrong_is_told_at_once(client: Any) -> None:
     with pytest.raises(ValueError, match="lease"):
         lock(client, "k", lease=0)
     with pytest.raises(TypeError, match="redis-py or valkey-py"):
-        lock(object(), "k").acquire()
+        lock(object(), "k").acquire()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("package", [dsync, dsync.aio])
@@ -202,7 +195,7 @@ def test_unknown_option_is_named_with_those_there_are(server: Server, package: A
     for call in calls:
         with pytest.raises(TypeError, match=r"no option 'laese', did you mean 'lease'\? The options are .*wait"):
             call(laese=1)
-        with pytest.raises(TypeError, match=r"no option 'colour'\. The options are .*on_lost\."):
+        with pytest.raises(TypeError, match=r"no option 'colour'\. The options are .*on_lost.*\."):
             call(colour=1)
     with pytest.raises(TypeError, match=r"The options are max_attempts, .*forever"):
         package.once.begin(client, "k", colour=1)

@@ -2,16 +2,17 @@
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, List
+from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
-from modes import LONGEST_CALL, Mode, Queue, User, modes
+from modes import LONGEST_CALL, Mode, User, modes
 from servers import until_waiting
+from story import GONE, QUEUED, Story
 from test_lock import waiters
 from test_modes import started
-from test_scripts import GONE, QUEUED, Story, acquire, waits
+from test_scripts import acquire, waits
 
 import dsync
 import dsync.aio
@@ -65,36 +66,6 @@ def test_hold_that_ends_early_rests(mode: Mode) -> None:
                 with user.block(claim(key, min_hold=0.5)):
                     pass
             assert time.monotonic() - begun >= 1
-
-
-@modes("one")
-def test_lane_with_fewer_permits_is_next(mode: Mode) -> None:
-    with started(mode) as (server, user):
-        held = user.do(user.semaphore("s", limit=1, lane="flood").acquire())
-        queue = Queue()
-        for number, lane in enumerate(["flood", "flood", "flood", "other"]):
-            queue.add(user, user.semaphore("s", limit=1, lane=lane, own_connection=number % 2 == 0))
-            until_waiting(lambda: waiters(server.client()), number + 1)
-        user.do(held.release())
-        queue.join()
-        assert queue.served == [3, 0, 1, 2]
-
-
-@modes("one")
-def test_lane_has_no_more_permits_than_its_limit(mode: Mode) -> None:
-    with started(mode) as (_, user):
-
-        def attempt(lane: str, lane_limit: int) -> Any:
-            return user.do(user.semaphore("s", limit=5, lane=lane, lane_limit=lane_limit, wait=0).acquire())
-
-        holds: List[Any] = [attempt("a", 2), attempt("a", 2), attempt("b", 1)]
-        for lane, lane_limit in (("a", 2), ("b", 1)):
-            with pytest.raises(dsync.NotAcquired):
-                attempt(lane, lane_limit)
-        user.do(holds.pop(0).release())
-        holds.append(attempt("a", 2))
-        for hold in holds:
-            user.do(hold.release())
 
 
 @pytest.mark.parametrize(("package", "library"), [(dsync, redis), (dsync.aio, redis.asyncio)])

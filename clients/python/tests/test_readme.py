@@ -49,4 +49,4 @@ def test_snippet_runs(server: Server, snippet: str) -> None:
 
 
 def test_there_are_snippets() -> None:
-    assert len(SNIPPETS) == 6
+    assert len(SNIPPETS) == 7

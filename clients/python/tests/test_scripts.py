@@ -5,75 +5,21 @@ import pwd
 import socket
 import threading
 from types import SimpleNamespace
-from typing import Any, Callable, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, List, Optional
 
 import pytest
 import redis
 import redis.exceptions
 import valkey.exceptions
 from servers import eventually
+from story import GONE, GRANTED, QUEUED, REQUEST, Story
 
 import dsync
-from dsync import _lease, _protocol, _retry, _steps
+from dsync import _lease, _protocol, _steps
 from dsync._lease import Lease, default_margin
-from dsync._protocol import LOCK, Done, Request
-from dsync._steps import Ask, Block, Grant, Pause, Script, Turn, Waits, Watch
+from dsync._protocol import Done
+from dsync._steps import Grant, Script, Waits
 from dsync._sync._alarm import Clock
-
-REQUEST = Request(LOCK, "k", "t", lease=9.0, owner=None)
-QUEUED = [b"WAITING", 1, b"dsync:{k}:1"]
-GRANTED = [b"t", 7]
-GONE = ConnectionError("gone")
-
-#: What the server does with a step: a reply, an error, and how many seconds it takes.
-Reply = Tuple[Union[Any, BaseException], float]
-
-
-class Story:
-    """Performs a script: each Ask and Block takes the next reply, and only the test's clock moves."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.time = 1_000.0
-        self.said: List[str] = []
-        for module in (_lease, _retry, _steps):
-            monkeypatch.setattr(module, "now", lambda: self.time)
-
-    def run(self, script: Script[Any], *replies: Union[Any, BaseException, Reply], stops_at: float = 9_999) -> Any:
-        answers: Iterator[Any] = iter(replies)
-        result: Any = None
-        error: Optional[BaseException] = None
-        try:
-            while True:
-                step = script.throw(error) if error is not None else script.send(result)
-                result, error = None, None
-                if isinstance(step, (Ask, Block)):
-                    self.said.append(" ".join(map(str, step.words)))
-                    reply = next(answers)
-                    seconds = 0.0
-                    if isinstance(reply, tuple):
-                        reply, seconds = reply
-                    self.time += seconds
-                    result, error = (None, reply) if isinstance(reply, BaseException) else (reply, None)
-                elif isinstance(step, Pause):
-                    self.time += step.seconds
-                    result = self.time >= stops_at
-                elif isinstance(step, Turn):
-                    self.said.append(f"turn {step.seconds:g}")
-                    self.time += step.seconds
-                else:
-                    assert isinstance(step, Watch)
-                    self.said.append(f"watch {step.channel}")
-        except StopIteration as end:
-            return end.value
-
-    def verbs(self) -> List[str]:
-        """Returns what was said, without what is the same each time."""
-        return [line.replace(" PX 9000 TOKEN t", "").replace("DLOCK.", "").replace(" k", "") for line in self.said]
-
-
-@pytest.fixture
-def story(monkeypatch: pytest.MonkeyPatch) -> Story:
-    return Story(monkeypatch)
 
 
 def waits(seconds: Optional[float] = None, own_connection: bool = True) -> Waits:
@@ -215,41 +161,6 @@ def test_work_that_is_done_is_told(story: Story) -> None:
     assert story.run(acquire(), [b"DONE", b"ch_7", 2]) == Done(b"ch_7", 2)
 
 
-def renewing(story: Story, lost: Callable[[str], None]) -> Tuple[Lease, Script[None]]:
-    lease = Lease(9.0, 0.9, story.time)
-    return lease, _steps.renew(REQUEST, lease, lost)
-
-
-def test_lease_is_renewed_at_each_third(story: Story) -> None:
-    lease, script = renewing(story, pytest.fail)
-    story.run(script, (1, 0.5), (1, 0.5), stops_at=1_009.0)
-    # Sent at 1003 and at 1006: a lease counts from there.
-    assert lease.lost_at() == 1_006.0 + 9.0 - 0.9
-
-
-def test_renewal_without_answer_is_repeated_until_the_hold_is_lost(story: Story) -> None:
-    lease, script = renewing(story, pytest.fail)
-    story.run(script, *[GONE] * 200)
-    assert story.time == pytest.approx(1_008.1, abs=1)
-    assert lease.why_lost() == "no renewal was answered in time (gone)"
-
-
-def test_renewal_that_finds_no_hold_tells_the_loss(story: Story) -> None:
-    told: List[str] = []
-    _, script = renewing(story, told.append)
-    story.run(script, 0)
-    assert told == ["its lease ran out, or it was revoked or removed"]
-
-
-def test_renewal_that_finds_another_type_tells_the_loss_at_once(story: Story) -> None:
-    """SET over the key was taken for an error that passes: the loss was told when the lease was over."""
-    told: List[str] = []
-    _, script = renewing(story, told.append)
-    story.run(script, redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"))
-    assert story.time == 1_003.0
-    assert "WRONGTYPE" in told[0]
-
-
 def test_hold_counts_as_lost_a_margin_before_its_lease_ends(story: Story) -> None:
     lease = Lease(9.0, 0.9, 1_000.0)
     story.time = 1_008.0
@@ -263,8 +174,8 @@ def test_hold_counts_as_lost_a_margin_before_its_lease_ends(story: Story) -> Non
 
 def test_older_renewal_does_not_shorten_the_lease(story: Story) -> None:
     lease = Lease(9.0, 0.9, 1_000.0)
-    lease.renewed(1_005.0)
-    lease.renewed(1_003.0)
+    lease.renewed(1_005.0, 9.0)
+    lease.renewed(1_003.0, 9.0)
     assert lease.renewal_due_at() == 1_008.0
 
 

@@ -1,11 +1,9 @@
 """Wait groups and work-once keys of synchronous clients."""
 
 import threading
-import time
 from typing import Any, List
 
 import pytest
-import redis
 from servers import Server, eventually
 from test_lock import fields, holders
 
@@ -62,34 +60,6 @@ def test_limit_of_a_group_keeps_members_waiting(client: Any) -> None:
         batch.member(wait=0).acquire()
 
 
-@pytest.mark.parametrize("trouble", ["BUSY", "OOM"])
-def test_finished_work_is_told_over_a_busy_or_a_full_server(own_server: Server, trouble: str) -> None:
-    """DONE was refused for a second and not repeated, so the finished work was done again."""
-    client = own_server.client()
-
-    def refuse() -> None:
-        if trouble == "OOM":
-            client.config_set("maxmemory", 1)
-            threading.Timer(1, lambda: own_server.client().config_set("maxmemory", 0)).start()
-        else:
-            client.config_set("busy-reply-threshold", 50)
-            threading.Thread(target=lambda: own_server.client().eval(SLOW, 0)).start()
-            time.sleep(0.5)
-
-    with once.begin(client, "w", lease=4) as run:
-        run.result = "r"
-        refuse()
-    with once.begin(client, "w", wait=0) as again:
-        assert again.result == b"r"
-
-
-SLOW = """
-local function ms() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end
-local e = ms() + 2000
-repeat until ms() > e
-"""
-
-
 def test_removed_group_is_no_finished_group(client: Any) -> None:
     batch = group(client, "g")
     batch.expect(1)
@@ -106,15 +76,6 @@ def test_removed_group_is_no_finished_group(client: Any) -> None:
     client.delete("g")
     waiting.join()
     assert "removed" in told[0]
-
-
-def test_refused_result_is_a_failed_attempt(client: Any) -> None:
-    for attempt in (1, 2):
-        with pytest.raises(redis.ResponseError, match="RESULT"), once.begin(client, "w", max_attempts=2, wait=0) as run:
-            assert run.attempt == attempt
-            run.result = "x" * 70_000
-    with pytest.raises(dsync.WorkFailed, match="RESULT"), once.begin(client, "w", max_attempts=2, wait=0):
-        pass
 
 
 def test_work_is_done_once_and_everybody_gets_its_result(server: Server) -> None:

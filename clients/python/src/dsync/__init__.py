@@ -10,20 +10,24 @@
 
 from ._run import Run
 from ._settings import Settings
-from ._sync._claims import Claim, Group, all_of, group, lock, semaphore
+from ._source import Client
+from ._sync._claims import Claim, Group, Semaphore, all_of, group, lock, semaphore
 from ._sync._hold import Hold
 from ._sync._once import once
-from .errors import DsyncError, Holder, HoldLost, NotAcquired, WorkFailed
+from .errors import DsyncError, Holder, HoldLost, NotAcquired, NotConfirmed, WorkFailed
 
 __all__ = [
     "Claim",
+    "Client",
     "DsyncError",
     "Group",
     "Hold",
     "HoldLost",
     "Holder",
     "NotAcquired",
+    "NotConfirmed",
     "Run",
+    "Semaphore",
     "Settings",
     "WorkFailed",
     "all_of",

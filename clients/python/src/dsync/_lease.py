@@ -7,6 +7,7 @@ own count began. The hold counts as lost a margin before the lease is over, so t
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -80,23 +81,36 @@ OF_THE_PARENT = "it belongs to the parent of this process, which was forked sinc
 class Lease:
     """The lease of one hold. Thread-safe. In the child of a fork it has ended: the parent goes on, unheard."""
 
-    def __init__(self, seconds: float, margin: float, sent: float) -> None:
-        self.seconds = seconds
-        self._margin = margin
+    def __init__(self, seconds: float, margin: float, sent: float, max_hold: Optional[float] = None) -> None:
+        self.become(seconds, margin)
         self._sent = sent
-        #: Seconds after which a wait for a moment of the lease looks at the clock again: no wait that the system offers
-        #: goes on while the machine is suspended, and after that it would last as long as before.
-        self.slice = max(SHORTEST_SLICE, min(margin or seconds, default_margin(seconds)))
+        #: Seconds of the last lease that was granted: less than ``seconds`` where ``max_hold`` ends sooner.
+        self._granted = seconds
+        self._max_hold = max_hold
+        self._lost_at_latest = math.inf if max_hold is None else sent + max_hold
         self._ended: Optional[str] = None
         self._trouble: Optional[BaseException] = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
-    def renewed(self, sent: float) -> None:
+    def become(self, seconds: float, margin: float) -> None:
+        """Has the lease be so long from its next renewal on."""
+        self.seconds = seconds
+        self._margin = margin
+        #: Seconds after which a wait for a moment of the lease looks at the clock again: no wait that the system offers
+        #: goes on while the machine is suspended, and after that it would last as long as before.
+        self.slice = max(SHORTEST_SLICE, min(margin or seconds, default_margin(seconds)))
+
+    def asks_for(self, seconds: float) -> float:
+        """Returns for how many seconds a renewal asks now: no longer than ``max_hold`` allows."""
+        return min(seconds, self._lost_at_latest - now())
+
+    def renewed(self, sent: float, granted: float) -> None:
         """Notes that the server has renewed the lease, for a request that was sent at this moment."""
         with self._lock:
-            self._sent = max(self._sent, sent)
             self._trouble = None
+            if sent >= self._sent:
+                self._sent, self._granted = sent, granted
 
     def not_renewed(self, error: BaseException) -> None:
         """Notes why the last renewal failed, for the message if the hold is lost."""
@@ -125,7 +139,7 @@ class Lease:
     def lost_at(self) -> float:
         """Returns the moment from which the hold counts as lost, unless it is renewed before."""
         with self._lock:
-            return self._sent + self.seconds - self._margin
+            return min(self._sent + self._granted - self._margin, self._lost_at_latest)
 
     def renewal_due_at(self) -> float:
         """Returns the moment of the next renewal: when a third of the lease has passed."""
@@ -148,6 +162,8 @@ class Lease:
             return self._ended
         if now() < self.lost_at():
             return None
+        if self._granted < self.seconds or now() >= self._lost_at_latest:
+            return f"its max_hold of {self._max_hold:g} s is over"
         trouble = f" ({self._trouble})" if self._trouble is not None else ""
         return f"no renewal was answered in time{trouble}"
 

@@ -7,13 +7,14 @@ original nothing is renewed in the background.
 
 from __future__ import annotations
 
-from typing import Any, Optional, Type
+import contextlib
+from typing import Any, ClassVar, Optional, Type
 
 from . import _protocol, _steps
 from ._lease import now
 from ._protocol import LOCK, Request, milliseconds
 from ._settings import Settings
-from ._steps import Outcome, Pause, Script, Waits
+from ._steps import Grant, Outcome, Pause, Script, Waits
 
 #: Seconds of the lease of a lock without ``timeout``: the longest that the server allows by default.
 NO_TIMEOUT = 86_400.0
@@ -25,11 +26,94 @@ class OtherType(Exception):
     """The key holds a value of another type: a lock that was made with SET, for example."""
 
 
-def request(name: Any, token: Any, timeout: Optional[float]) -> Request:
-    return Request(LOCK, name, token, timeout or NO_TIMEOUT, _protocol.default_owner())
+class LockWords:
+    """Overrides of a library's ``Lock``, which stays the base of the class, as scripts: its other methods are used."""
+
+    _error: ClassVar[Type[Exception]]
+    _not_owned: ClassVar[Type[Exception]]
+
+    # Attributes of the base.
+    name: Any
+    timeout: Optional[float]
+    blocking: bool
+    blocking_timeout: Optional[float]
+    local: Any
+
+    @property
+    def _client(self) -> Any:
+        found = vars(self)
+        return found["redis"] if "redis" in found else found["valkey"]
+
+    @property
+    def fence(self) -> Optional[int]:
+        """The fence of the hold, which the resource can check; ``None`` if this object holds nothing."""
+        return getattr(self.local, "fence", None) if self.local.token is not None else None
+
+    def register_scripts(self) -> None:
+        """There are none."""
+
+    def _acquiring(self, blocking: Optional[bool], wait: Optional[float], token: Any) -> Script[bool]:
+        encode = self._client.get_encoder().encode
+        asked = self._request(encode(_protocol.new_token() if token is None else token))
+        blocking = self.blocking if blocking is None else blocking
+        wait = (self.blocking_timeout if wait is None else wait) if blocking else 0
+        try:
+            outcome = yield from _acquire(asked, wait, token is not None)
+        except OtherType as error:
+            raise self._told(self._error, f"{self.name!r} is no dsync lock: {error}") from error
+        if not isinstance(outcome, Grant):
+            return False
+        # The hold may have been lost and regained while it was waited for, with another token.
+        self.local.token = encode(outcome.request.token)
+        self.local.fence = outcome.fence
+        return True
+
+    def _locked(self) -> Script[bool]:
+        asked = self._request("")
+        try:
+            info = yield from _own_type(_steps.ask(asked.info(), asked.key, Settings.retry_for))
+        except OtherType:
+            return True
+        return len(_protocol.state_and_holders(info)[1]) > 0
+
+    def _owned(self) -> Script[bool]:
+        token = self.local.token
+        return token is not None and (yield from _left(self._request(token))) > 0
+
+    def _releasing(self, token: Any) -> Script[None]:
+        asked = self._request(token)
+        try:
+            ended = yield from _own_type(_steps.finish(asked.verb("RELEASE"), asked.key, _patience(asked)))
+        except OtherType:
+            ended = None
+        if ended is None or not ended.is_ended:
+            raise self._told(self._not_owned, "Cannot release a lock that's no longer owned")
+
+    def _renewing(self, seconds: Optional[float], adds: bool, what: str) -> Script[bool]:
+        """Sets the lease to so many seconds, or adds them to what is left."""
+        assert seconds is not None, "the library has refused a lock without timeout"
+        asked = self._request(self.local.token)
+        still = (yield from _left(asked)) if adds else 0
+        is_renewed = False
+        if still or not adds:
+            words = asked.verb("RENEW", "PX", milliseconds(seconds) + still)
+            with contextlib.suppress(OtherType):
+                is_renewed = bool((yield from _own_type(_steps.ask(words, asked.key, Settings.retry_for))))
+        if not is_renewed:
+            raise self._told(self._not_owned, f"Cannot {what} a lock that's no longer owned")
+        return True
+
+    def _request(self, token: Any) -> Request:
+        return Request(LOCK, self.name, token, self.timeout or NO_TIMEOUT, _protocol.default_owner())
+
+    def _told(self, kind: Type[Exception], message: str) -> Exception:
+        """Returns an error of the library's own class; not all versions take the name of the lock."""
+        error = kind(message)
+        error.lock_name = self.name  # type: ignore[attr-defined]
+        return error
 
 
-def acquire(asked: Request, wait: Optional[float], token_is_given: bool) -> Script[Outcome]:
+def _acquire(asked: Request, wait: Optional[float], token_is_given: bool) -> Script[Outcome]:
     if token_is_given:
         deadline = None if wait is None else now() + wait
         if not (yield from _until_not_held(asked, deadline)):
@@ -42,7 +126,7 @@ def acquire(asked: Request, wait: Optional[float], token_is_given: bool) -> Scri
 
 def _until_not_held(asked: Request, deadline: Optional[float]) -> Script[bool]:
     """Waits until the token holds nothing: for the server the request of another would be the same one once more."""
-    while (yield from left(asked)):
+    while (yield from _left(asked)):
         pause = POLL if deadline is None else min(POLL, deadline - now())
         if pause <= 0:
             return False
@@ -50,13 +134,7 @@ def _until_not_held(asked: Request, deadline: Optional[float]) -> Script[bool]:
     return True
 
 
-def holders(asked: Request) -> Script[int]:
-    """Returns how many hold the lock."""
-    info = yield from _own_type(_steps.ask(asked.info(), asked.key, Settings.retry_for))
-    return len(_protocol.state_and_holders(info)[1])
-
-
-def left(asked: Request) -> Script[int]:
+def _left(asked: Request) -> Script[int]:
     """Returns the milliseconds of lease that are left, 0 if the token holds nothing."""
     try:
         return int((yield from _own_type(_steps.ask(asked.verb("CHECK"), asked.key, Settings.retry_for))))
@@ -64,32 +142,9 @@ def left(asked: Request) -> Script[int]:
         return 0
 
 
-def release(asked: Request) -> Script[bool]:
-    try:
-        ended = yield from _own_type(_steps.finish(asked.verb("RELEASE"), asked.key, _patience(asked)))
-        return bool(ended.is_ended)
-    except OtherType:
-        return False
-
-
 def _patience(asked: Request) -> float:
     """Returns for how many seconds a release is repeated: a lock without ``timeout`` does not keep its caller a day."""
     return Settings.retry_for if asked.lease == NO_TIMEOUT else _steps.lives_for(asked.lease)
-
-
-def renew(asked: Request, seconds: float, adds: bool) -> Script[bool]:
-    """Sets the lease to so many seconds, or adds them to what is left. Returns whether the token holds the lock."""
-    lease = milliseconds(seconds)
-    if adds:
-        still = yield from left(asked)
-        if not still:
-            return False
-        lease += still
-    words = asked.verb("RENEW", "PX", lease)
-    try:
-        return bool((yield from _own_type(_steps.ask(words, asked.key, Settings.retry_for))))
-    except OtherType:
-        return False
 
 
 def _own_type(script: Script[Any]) -> Script[Any]:
@@ -99,10 +154,3 @@ def _own_type(script: Script[Any]) -> Script[Any]:
         if "WRONGTYPE" in str(error):
             raise OtherType(str(error)) from error
         raise
-
-
-def lock_error(kind: Type[Exception], message: str, name: Any) -> Exception:
-    """Returns an error of the library's own class; not all versions take the name of the lock."""
-    error = kind(message)
-    error.lock_name = name  # type: ignore[attr-defined]
-    return error

@@ -90,8 +90,8 @@ class Request:
         """Returns RELEASE, DONE or another command for the hold of this request."""
         return [f"{self.family.prefix}.{verb}", self.key, self.token, *more]
 
-    def renewal(self) -> Words:
-        return self.verb("RENEW", "PX", milliseconds(self.lease))
+    def renewal(self, lease: float) -> Words:
+        return self.verb("RENEW", "PX", milliseconds(lease))
 
     def info(self) -> Words:
         return [f"{self.family.prefix}.INFO", self.key, "COUNT", HOLDERS_TOLD]
@@ -153,12 +153,15 @@ def answer(reply: Any) -> Answer:
     return Granted(int(reply[1]), index=int(reply[2]))
 
 
-def state_and_holders(info: Any) -> Tuple[Optional[str], List[Holder]]:
+def state_and_holders(reply: Any) -> Tuple[Optional[str], List[Holder]]:
     """Reads the state and the first holders out of INFO's reply."""
-    fields = _fields(info)
-    holders = [_holder(_fields(row)) for row in fields.get("first-holders") or []]
-    state = fields.get("state")
-    return (None if state is None else text(state)), holders
+    info = fields(reply)
+    state = info.get("state")
+    return (None if state is None else text(state)), holders(info)
+
+
+def holders(info: Dict[str, Any]) -> List[Holder]:
+    return [_holder(fields(row)) for row in info.get("first-holders") or []]
 
 
 def _holder(row: Dict[str, Any]) -> Holder:
@@ -172,7 +175,7 @@ def _holder(row: Dict[str, Any]) -> Holder:
     )
 
 
-def _fields(reply: Any) -> Dict[str, Any]:
+def fields(reply: Any) -> Dict[str, Any]:
     """Reads a map, which RESP2 sends as a flat array."""
     if reply is None:
         return {}

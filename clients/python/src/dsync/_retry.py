@@ -12,6 +12,7 @@ import sys
 from typing import Any, NamedTuple, Optional
 
 from ._lease import now
+from .errors import NotConfirmed
 
 log = logging.getLogger("dsync")
 
@@ -63,7 +64,7 @@ def passes(error: BaseException) -> bool:
     a signal is meant to end the wait.
     """
     # A look-up of a name can fail for a moment.
-    if isinstance(error, (ConnectionError, socket.gaierror)):
+    if isinstance(error, (ConnectionError, socket.gaierror, NotConfirmed)):
         return True
     if _is_one_of(error, *_LASTING):
         return False
@@ -78,6 +79,15 @@ def passes(error: BaseException) -> bool:
 def is_reply(error: BaseException) -> bool:
     """Returns whether a server has answered so, and nothing is wrong with the connection."""
     return _is_one_of(error, "ResponseError")
+
+
+def doubt(error: BaseException) -> None:
+    """Notes that the command was sent when this error came, so that it may have been carried out."""
+    error.is_in_doubt = True  # type: ignore[attr-defined]
+
+
+def is_in_doubt(error: BaseException) -> bool:
+    return isinstance(error, NotConfirmed) or getattr(error, "is_in_doubt", False)
 
 
 def concerns_the_connection(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Generator, Iterable, List, NamedTuple, Optional, Tuple, TypeVar
 
+from ._confirm import Confirm, Part
 from ._lease import now
 from ._protocol import Words, text
 from ._retry import passes, redirection
@@ -23,17 +24,24 @@ REDIRECTIONS = 5
 
 
 class To(NamedTuple):
-    """Sends a command to a server. Its result is the reply."""
+    """Sends commands to a server in one write. The parts keep the replies."""
 
     source: Source
-    words: Words
+    parts: List[Part]
     within: float
-    #: Whether the server is only about to have the slot, so that ASKING has to come right before.
-    is_asking: bool = False
 
 
 Result = TypeVar("Result")
 Finding = Generator[To, Any, Result]
+
+
+def _reply(source: Source, part: Part, within: float) -> Finding[Any]:
+    """Returns the reply to the last of the commands, or raises it."""
+    yield To(source, [part], within)
+    reply = part.replies[-1]
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 class Route:
@@ -47,8 +55,18 @@ class Route:
         return self._source
         yield
 
+    def peek(self, key: Any) -> str:
+        """Returns the name of the node that has the key, "" if it is not known, or if there is one server only."""
+        return ""
+
     def doubt(self, source: Source) -> None:
         """Notes that this server has failed, so that the next request looks afresh."""
+
+    def blame(self, source: Source, error: Exception, key: Any) -> None:
+        """Has the next request look afresh if it may find another server, and the error name server and key."""
+        if passes(error):
+            self.doubt(source)
+        name(error, source.name, repr(key))
 
     def redirected(self, error: Exception, source: Source) -> Optional[Tuple[Source, bool]]:
         """Returns where the server says that the request should go, and whether ASKING has to come first."""
@@ -77,7 +95,7 @@ class _Guides:
                 if within <= 0:
                     troubles.append("the time is over")
                     break
-                found = read(source, (yield To(source, words, within)))
+                found = read(source, (yield from _reply(source, Part([words]), within)))
                 if found is not None:
                     return found
                 troubles.append(f"{source.name}: it knows none")
@@ -143,15 +161,23 @@ class _InCluster(Route):
         ranges = self._ranges
         if not ranges:
             ranges = self._ranges = yield from self._nodes.ask(["CLUSTER", "SLOTS"], self._read, deadline)
+        found = self._known(key, ranges)
+        if found is None:
+            self._ranges = []
+            raise self._source.error("ConnectionError", f"no node has slot {self._slot_of(key)}")
+        return found
+
+    def peek(self, key: Any) -> str:
+        found = self._known(key, self._ranges)
+        return "" if found is None else found.name
+
+    def _known(self, key: Any, ranges: List[Tuple[int, int, Address]]) -> Optional[Source]:
         slot = self._slot_of(key)
         address = self._moved.get(slot)
         for first, last, owner in ranges:
             if address is None and first <= slot <= last:
                 address = owner
-        if address is None:
-            self._ranges = []
-            raise self._source.error("ConnectionError", f"no node has slot {slot}")
-        return self._source.at(address)
+        return None if address is None else self._source.at(address)
 
     def doubt(self, source: Source) -> None:
         self._ranges, self._moved = [], {}
@@ -209,20 +235,56 @@ def find(route: Route, key: Any, within: float) -> Finding[Source]:
         raise
 
 
-def ask(route: Route, key: Any, words: Words, within: float) -> Finding[Any]:
+def ask(route: Route, key: Any, words: Words, within: float, confirm: Optional[Confirm] = None) -> Finding[Any]:
     """Sends a command to the server that has the key, and follows redirections. All in so many seconds."""
     deadline = now() + within
     source = yield from find(route, key, within)
-    is_asking = False
+    commands = [words]
     for redirections in range(REDIRECTIONS + 1):
         try:
-            return (yield To(source, words, max(SHORTEST, deadline - now()), is_asking))
+            return (yield from _reply(source, Part(commands, confirm), max(SHORTEST, deadline - now())))
         except Exception as error:
             elsewhere = route.redirected(error, source) if redirections < REDIRECTIONS else None
             if elsewhere is None:
-                if passes(error):
-                    route.doubt(source)
-                name(error, source.name, repr(key))
+                route.blame(source, error, key)
                 raise
             source, is_asking = elsewhere
+            # A server that is only about to have the slot takes a command right behind ASKING.
+            commands = [["ASKING"], words] if is_asking else [words]
     raise AssertionError("the last attempt has returned or raised")
+
+
+def ask_all(route: Route, requests: List[Tuple[Any, Part]], within: float) -> Finding[List[Any]]:
+    """Sends many requests, in one write to each server. Returns the replies, errors of all kinds among them.
+
+    One that is redirected is asked again alone. All in so many seconds.
+    """
+    deadline = now() + within
+    replies: List[Any] = [None] * len(requests)
+    places: Dict[str, Tuple[Source, List[int]]] = {}
+    for index, (key, _) in enumerate(requests):
+        try:
+            source = yield from find(route, key, deadline - now())
+            places.setdefault(source.name, (source, []))[1].append(index)
+        except Exception as error:
+            replies[index] = error
+    for source, indexes in places.values():
+        trouble = None
+        try:
+            yield To(source, [requests[index][1] for index in indexes], max(SHORTEST, deadline - now()))
+        except Exception as error:
+            trouble = error
+            name(error, source.name)
+        for index in indexes:
+            key, part = requests[index]
+            reply = replies[index] = trouble or part.replies[-1]
+            if not isinstance(reply, Exception):
+                continue
+            if passes(reply):
+                route.doubt(source)
+            if route.redirected(reply, source) is not None and now() < deadline:
+                try:
+                    replies[index] = yield from ask(route, key, part.commands[-1], deadline - now(), part.confirm)
+                except Exception as error:
+                    replies[index] = error
+    return replies

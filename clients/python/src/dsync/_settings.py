@@ -6,9 +6,10 @@ import dataclasses
 import difflib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, Optional, Tuple, Union
 
 from . import _protocol
+from ._confirm import ALL, Confirm
 from ._lease import default_margin
 from ._protocol import Family, Request, Word
 from ._steps import Waits
@@ -26,10 +27,22 @@ if TYPE_CHECKING:
         own_connection: bool
         retry_for: float
         on_lost: Optional[Callable[[Any], object]]
+        max_hold: Optional[float]
+        replicas: Union[int, Literal["all"], None]
+        within: Optional[float]
+        disk: bool
+
+    class OnceOptions(Options, total=False):
+        """Those of work-once; :class:`Work` says what they mean."""
+
+        max_attempts: Optional[int]
+        keep: Optional[float]
+        forever: bool
+        retry_delay: Optional[float]
 
 
 #: The options that only locks, only semaphores and only work-once have, and those of the latter's decorator besides.
-LOCK = ("shared", "min_hold")
+LOCK = ("shared", "min_hold", "reentrant")
 SEMAPHORE = ("limit", "permits", "lane", "lane_limit", "min_hold", "index")
 ONCE = ("max_attempts", "keep", "forever", "retry_delay")
 DECORATOR = (*ONCE, "dumps", "loads")
@@ -52,6 +65,14 @@ class Settings:
     retry_for: float = 30.0
     #: Called with the hold when it is lost.
     on_lost: Optional[Callable[[Any], object]] = None
+    #: Seconds after its grant at which a hold is lost at the latest, whatever is renewed.
+    max_hold: Optional[float] = None
+    #: How many replicas have to know of a grant, a renewal or a DONE before it counts; ``"all"`` that are attached.
+    replicas: Union[int, Literal["all"], None] = None
+    #: Seconds to wait for the replicas at a time. By default a tenth of the lease, at most 0.5.
+    within: Optional[float] = None
+    #: Whether it has to be on the disks of the primary and of so many replicas.
+    disk: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any], *own: str) -> Settings:
@@ -64,6 +85,12 @@ class Settings:
                 raise TypeError(f"there is no option {name!r}{meant} The options are {', '.join(known)}.")
         return cls(**options)
 
+    @classmethod
+    def of_work(cls, options: Mapping[str, Any], *own: str) -> Tuple[Work, Settings]:
+        """Returns what a call says of its work, and the settings."""
+        work = {name: value for name, value in options.items() if name in ONCE}
+        return Work(**work), cls.of({name: value for name, value in options.items() if name not in work}, *own)
+
     def __post_init__(self) -> None:
         if not self.lease > 0:
             raise ValueError(f"lease is a number of seconds above 0, not {self.lease!r}")
@@ -71,6 +98,19 @@ class Settings:
             raise ValueError(f"wait is None or a number of seconds, not {self.wait!r}")
         if self.margin is not None and not 0 <= self.margin < self.lease:
             raise ValueError(f"margin is at least 0 and less than the lease of {self.lease} s, not {self.margin!r}")
+        if self.max_hold is not None and not self.max_hold > 0:
+            raise ValueError(f"max_hold is None or a number of seconds above 0, not {self.max_hold!r}")
+        if not (self.replicas >= 1 if type(self.replicas) is int else self.replicas in (None, ALL)):
+            raise ValueError(f"replicas is a number from 1 or 'all', not {self.replicas!r}")
+        if self.within is not None and not self.within > 0:
+            raise ValueError(f"within is a number of seconds above 0, not {self.within!r}")
+
+    @property
+    def confirm(self) -> Optional[Confirm]:
+        if self.replicas is None and not self.disk:
+            return None
+        within = min(self.lease / 10, 0.5) if self.within is None else self.within
+        return Confirm(self.replicas or 0, within, self.disk)
 
     @property
     def margin_seconds(self) -> float:
@@ -78,7 +118,7 @@ class Settings:
 
     @property
     def waits(self) -> Waits:
-        return Waits(self.wait, self.own_connection, self.retry_for)
+        return Waits(self.wait, self.own_connection, self.retry_for, self.confirm)
 
 
 @dataclass(frozen=True)
@@ -90,14 +130,22 @@ class Kind:
     options: Tuple[Word, ...] = ()
     #: The command that ends the hold when its block has ended without an error.
     success: str = "RELEASE"
+    #: Of a semaphore.
+    limit: Optional[int] = None
+    permits: int = 1
+    #: Whether the thread or task that holds it takes it again at once.
+    is_reentrant: bool = False
 
     def request(self, key: str, settings: Settings) -> Request:
         owner = _protocol.default_owner() if settings.owner is None else settings.owner
         return Request(self.family, key, _protocol.new_token(), settings.lease, owner, self.options)
 
 
-def lock_kind(shared: bool, min_hold: Optional[float]) -> Kind:
-    return Kind(_protocol.LOCK, (*(("SHARED",) if shared else ()), *_min_hold_words(min_hold)))
+def lock_kind(shared: bool, min_hold: Optional[float], reentrant: bool = False) -> Kind:
+    if shared and reentrant:
+        raise ValueError("a shared lock is not reentrant")
+    words = (*(("SHARED",) if shared else ()), *_min_hold_words(min_hold))
+    return Kind(_protocol.LOCK, words, is_reentrant=reentrant)
 
 
 def semaphore_kind(
@@ -113,11 +161,38 @@ def semaphore_kind(
     if index and permits != 1:
         raise ValueError(f"index is for one permit, not {permits!r}")
     words = (*_option("LIMIT", limit), "PERMITS", permits, *_option("LANE", lane), *_option("LANELIMIT", lane_limit))
-    return Kind(_protocol.SEMAPHORE, (*words, *_min_hold_words(min_hold), *(("INDEX",) if index else ())))
+    words = (*words, *_min_hold_words(min_hold), *(("INDEX",) if index else ()))
+    return Kind(_protocol.SEMAPHORE, words, limit=limit, permits=permits)
 
 
 def member_kind(limit: Optional[int]) -> Kind:
     return Kind(_protocol.GROUP, _option("LIMIT", limit), "DONE")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What only work-once has."""
+
+    #: After so many failures :class:`~dsync.WorkFailed` is raised instead of another attempt.
+    max_attempts: Optional[int] = None
+    #: Seconds for which the result is kept, by default what the server says.
+    keep: Optional[float] = None
+    #: Whether it is kept until the key is deleted.
+    forever: bool = False
+    #: Seconds after a failure in which nobody begins again.
+    retry_delay: Optional[float] = None
+
+    def done(self, result: Any) -> Tuple[Word, ...]:
+        """Returns what DONCE.DONE says after the token."""
+        words: Tuple[Word, ...] = () if result is None else ("RESULT", result)
+        if self.forever:
+            return (*words, "PERSIST")
+        return (*words, *_option("PX", None if self.keep is None else _protocol.milliseconds(self.keep)))
+
+    def failed(self, error: BaseException) -> Tuple[Word, ...]:
+        """Returns what DONCE.FAIL says after the token."""
+        delay = None if self.retry_delay is None else round(self.retry_delay * 1_000)
+        return ("REASON", f"{type(error).__name__}: {error}"[:1_000], *_option("DELAY", delay))
 
 
 def run_kind(max_attempts: Optional[int]) -> Kind:
@@ -133,17 +208,3 @@ def _min_hold_words(seconds: Optional[float]) -> Tuple[Word, ...]:
         raise ValueError(f"min_hold is None or a number of seconds above 0, not {seconds!r}")
     # Rounded up: a place rests no shorter than it was asked for.
     return _option("MINHOLD", None if seconds is None else math.ceil(round(seconds * 1_000, 3)))
-
-
-def result_words(result: Any, keep: Optional[float], forever: bool) -> Tuple[Word, ...]:
-    """Returns what DONCE.DONE says after the token."""
-    words: Tuple[Word, ...] = () if result is None else ("RESULT", result)
-    if forever:
-        return (*words, "PERSIST")
-    return words if keep is None else (*words, "PX", _protocol.milliseconds(keep))
-
-
-def failure_words(error: BaseException, retry_delay: Optional[float]) -> Tuple[Word, ...]:
-    """Returns what DONCE.FAIL says after the token."""
-    words: Tuple[Word, ...] = ("REASON", f"{type(error).__name__}: {error}"[:1_000])
-    return words if retry_delay is None else (*words, "DELAY", round(retry_delay * 1_000))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Type
+from typing import Any, Awaitable, Dict, NamedTuple, Optional, Protocol, Tuple, Type
 
 from ._retry import concerns_the_connection
 from ._steps import ANSWER_WITHIN
@@ -32,6 +32,18 @@ _LEFT_OUT = (
     "maint_notifications_pool_handler",
     "oss_cluster_maint_notifications_handler",
 )
+
+
+class Client(Protocol):
+    """A client of redis-py or valkey-py: of one server, of Sentinels or of a cluster."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+
+class AsyncClient(Protocol):
+    """The same of ``redis.asyncio`` or ``valkey.asyncio``."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Awaitable[Any]: ...
 
 
 class Source(NamedTuple):

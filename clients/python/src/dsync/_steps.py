@@ -8,13 +8,15 @@ how a place in the queue is kept, and when a request is withdrawn stands here on
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import Any, Callable, Generator, NamedTuple, Optional, Tuple, TypeVar, Union
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Generator, List, NamedTuple, Optional, Tuple, TypeVar, Union
 
 from . import _protocol
-from ._lease import Lease, now
+from ._confirm import Confirm, Part
+from ._lease import now
 from ._protocol import Done, GivenUp, Granted, Request, Waiting, Words, milliseconds
-from ._retry import FIRST_PAUSE, Patience, passes, tells_the_end
+from ._retry import Patience, is_in_doubt, passes, tells_the_end
+from .errors import NotConfirmed
 
 #: Seconds in which a server answers a command that does not block, unless something is wrong.
 ANSWER_WITHIN = 5.0
@@ -42,9 +44,19 @@ class Ask:
     """Sends a command that is answered at once. Its result is the reply."""
 
     words: Words
+    #: Seconds for the answer. The replicas have theirs besides.
     within: float = ANSWER_WITHIN
+    confirm: Optional[Confirm] = None
     #: Whether the command must go out although the caller is being cancelled.
     is_last: bool = False
+
+
+@dataclass(frozen=True)
+class AskAll:
+    """Sends a command for each of these keys. Its result is the replies, errors of all kinds among them."""
+
+    requests: List[Tuple[str, Part]]
+    within: float
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,7 @@ class Block:
 
     words: Words
     seconds: float
+    confirm: Optional[Confirm] = None
 
 
 @dataclass(frozen=True)
@@ -72,12 +85,12 @@ class Turn:
 
 @dataclass(frozen=True)
 class Pause:
-    """Waits. Its result is true if the script is to end now."""
+    """Waits. It is cut short where the script is told that something has changed."""
 
     seconds: float
 
 
-Step = Union[Ask, Block, Watch, Turn, Pause]
+Step = Union[Ask, AskAll, Block, Watch, Turn, Pause]
 Result = TypeVar("Result")
 Script = Generator[Step, Any, Result]
 
@@ -105,6 +118,7 @@ class Waits:
     seconds: Optional[float]
     own_connection: bool
     retry_for: float
+    confirm: Optional[Confirm] = None
 
 
 def acquire(request: Request, waits: Waits) -> Script[Outcome]:
@@ -143,7 +157,7 @@ def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
     It waits there with BLOCK on a connection of its own, or without a connection until its turn is announced.
     """
     if waits.seconds == 0:
-        return (yield from _try(asking))
+        return (yield from _try(asking, waits.confirm))
     deadline = None if waits.seconds is None else now() + waits.seconds
     patience = Patience(asking.request.key, waits.retry_for, deadline)
     keep = milliseconds(KEPT_FOR)
@@ -155,16 +169,16 @@ def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
         try:
             if has_place and waits.own_connection:
                 seconds = _at_most(LONGEST_BLOCK, deadline)
-                reply = yield Block(asking.request.words("BLOCK", milliseconds(seconds)), seconds)
+                reply = yield Block(asking.request.words("BLOCK", milliseconds(seconds)), seconds, waits.confirm)
             else:
-                reply = yield Ask(asking.request.words("QUEUE", keep), LONGEST_TRY)
+                reply = yield Ask(asking.request.words("QUEUE", keep), LONGEST_TRY, waits.confirm)
             answer = _protocol.answer(reply)
             patience.answered()
             if isinstance(answer, (Done, GivenUp)):
                 asking.may_be_known = False
                 return answer
             if isinstance(answer, Granted):
-                grant = yield from _accept(asking, answer, sent)
+                grant = yield from _accept(asking, answer, sent, waits.confirm)
                 if grant is not None:
                     return grant
                 has_place = False
@@ -182,30 +196,37 @@ def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
             yield Pause(pause)
 
 
-def _try(asking: _Asking) -> Script[Outcome]:
+def _try(asking: _Asking, confirm: Optional[Confirm]) -> Script[Outcome]:
     """Asks once; again only if no answer comes. Leaves time for the withdrawal."""
     over_at = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
     patience = Patience(asking.request.key, LONGEST_TRY, over_at)
+    few: Optional[Exception] = None
     while True:
         sent = now()
         asking.may_be_known = True
         try:
-            answer = _protocol.answer((yield Ask(asking.request.words(), max(WITHDRAW_TRY_WITHIN, over_at - sent))))
+            within = max(WITHDRAW_TRY_WITHIN, over_at - sent)
+            if confirm is not None:
+                # Half of the time is for the server, the rest for its replicas.
+                within, confirm = within / 2, confirm.at_most(within / 4)
+            answer = _protocol.answer((yield Ask(asking.request.words(), within, confirm)))
             if isinstance(answer, Granted):
-                return (yield from _accept(asking, answer, sent))
+                return (yield from _accept(asking, answer, sent, confirm))
             asking.may_be_known = False
             return answer if isinstance(answer, (Done, GivenUp)) else None
         except Exception as error:
-            yield Pause(patience.pause_after(error))
+            # No answer in the short rest of the time says less than one that was not confirmed.
+            few = error if isinstance(error, NotConfirmed) or not passes(error) else few
+            yield Pause(patience.pause_after(few or error))
 
 
-def _accept(asking: _Asking, granted: Granted, sent: float) -> Script[Optional[Grant]]:
+def _accept(asking: _Asking, granted: Granted, sent: float, confirm: Optional[Confirm]) -> Script[Optional[Grant]]:
     """Returns the grant, or ``None`` if the hold has ended already and a new request has to be made."""
     request = asking.request
     # A grant that came by waiting can be as old as the request: renew it, unless that was sent a moment ago.
     if now() - sent > request.lease / 10:
         sent = now()
-        if not int((yield Ask(request.renewal()))):
+        if not int((yield Ask(request.renewal(request.lease), confirm=confirm))):
             asking.request = request.afresh()
             asking.may_be_known = False
             return None
@@ -243,40 +264,10 @@ def withdraw(request: Request, within: float = WITHDRAW_WITHIN) -> Script[None]:
 NOT_RENEWED = "its lease ran out, or it was revoked or removed"
 
 
-def renew(request: Request, lease: Lease, on_lost: Callable[[str], None]) -> Script[None]:
-    """Renews at each third of the lease until a pause says to stop, or until the hold is lost."""
-    while True:
-        if (yield Pause(max(0.0, min(lease.renewal_due_at() - now(), lease.slice)))):
-            return
-        if now() < lease.renewal_due_at():
-            continue
-        pause = FIRST_PAUSE
-        while not lease.has_ended:
-            sent = now()
-            try:
-                is_renewed = int((yield Ask(request.renewal(), min(ANSWER_WITHIN, max(request.lease / 3, 0.1)))))
-            except Exception as error:
-                if tells_the_end(error):
-                    on_lost(str(error))
-                    return
-                lease.not_renewed(error)
-                if lease.left() == 0.0 or (yield Pause(min(pause, request.lease / 10))):
-                    return
-                pause = min(2 * pause, request.lease / 10)
-                continue
-            if not is_renewed:
-                on_lost(NOT_RENEWED)
-                return
-            lease.renewed(sent)
-            break
-        else:
-            return
-
-
-def renew_now(request: Request) -> Script[Optional[str]]:
+def renew_now(request: Request, lease: float, confirm: Optional[Confirm] = None) -> Script[Optional[str]]:
     """Renews once, and raises the error if there is no answer. Returns why the hold has ended, if it has."""
     try:
-        is_renewed = int((yield Ask(request.renewal())))
+        is_renewed = int((yield Ask(request.renewal(lease), confirm=confirm)))
     except Exception as error:
         if tells_the_end(error):
             return str(error)
@@ -296,25 +287,37 @@ def lives_for(lease: float) -> float:
     return lease + TAKEOVER_GRACE
 
 
-def finish(words: Words, key: str, retry_for: float) -> Script[Finished]:
-    """Sends RELEASE, DONE or FAIL until it is answered. Raises the last error after ``retry_for`` seconds without."""
+def finish(words: Words, key: str, retry_for: float, confirm: Optional[Confirm] = None) -> Script[Finished]:
+    """Sends RELEASE, DONE or FAIL until it is answered. Raises the last error after ``retry_for`` seconds without.
+
+    With ``confirm`` the answer to DONE has to be confirmed in that time, where it was given.
+    """
     patience = Patience(key, retry_for)
-    at_once = True
+    behind = None if confirm is None else replace(confirm, until=now() + retry_for)
+    at_once, in_doubt = True, False
     while True:
         try:
-            reply = yield Ask(words, min(LONGEST_TRY, max(retry_for, WITHDRAW_WITHIN)), is_last=True)
-            return Finished(int(reply) > 0, at_once)
+            within = min(LONGEST_TRY, max(retry_for, WITHDRAW_WITHIN))
+            reply = yield Ask(words, within, None if in_doubt else behind, is_last=True)
+            break
         except Exception as error:
             if tells_the_end(error):
                 return Finished(False, at_once)
             at_once = False
+            in_doubt = in_doubt or is_in_doubt(error)
             yield Pause(patience.pause_after(error))
+    if int(reply) and confirm is not None and in_doubt:
+        # It may be the answer to a repetition, which writes nothing: WAIT behind it knows nothing of the replicas.
+        raise NotConfirmed(key, 0, confirm.wanted())
+    return Finished(int(reply) > 0, at_once)
 
 
-def record(done: Words, failed: Callable[[Exception], Words], key: str, retry_for: float) -> Script[Finished]:
+def record(
+    done: Words, failed: Callable[[Exception], Words], key: str, retry_for: float, confirm: Optional[Confirm] = None
+) -> Script[Finished]:
     """Sends DONE as :func:`finish` does. A result that is refused is a failed attempt, and the refusal is raised."""
     try:
-        return (yield from finish(done, key, retry_for))
+        return (yield from finish(done, key, retry_for, confirm))
     except Exception as refusal:
         if not passes(refusal):
             # Without this the work would be begun again after the lease only, and an attempt released would not count.

@@ -69,6 +69,19 @@ class HoldLost(DsyncError):
         super().__init__(f"the hold of {key!r} with fence {fence} is lost: {why}")
 
 
+class NotConfirmed(DsyncError):
+    """Fewer replicas than were wanted know of a grant, a renewal or a DONE.
+
+    A grant was withdrawn. A DONE is recorded all the same, but a server that takes over may not know it.
+    """
+
+    def __init__(self, key: str, have: int, wanted: int) -> None:
+        self.key = key
+        self.have = have
+        self.wanted = wanted
+        super().__init__(f"{key!r} is confirmed by {have} of {wanted} replicas")
+
+
 class WorkFailed(DsyncError):
     """The work is given up: ``max_attempts`` attempts have failed."""
 

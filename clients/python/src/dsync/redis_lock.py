@@ -7,8 +7,6 @@ Its errors are those of redis-py, ``redis.exceptions.LockError`` and ``LockNotOw
 
 from __future__ import annotations
 
-from typing import Any
-
 from redis.exceptions import LockError, LockNotOwnedError
 from redis.lock import Lock as _Lock
 
@@ -20,7 +18,3 @@ class Lock(LockClass, _Lock):
 
     _error = LockError
     _not_owned = LockNotOwnedError
-
-    @property
-    def _client(self) -> Any:
-        return self.redis

@@ -7,8 +7,6 @@ Its errors are those of valkey-py, ``valkey.exceptions.LockError`` and ``LockNot
 
 from __future__ import annotations
 
-from typing import Any
-
 from valkey.exceptions import LockError, LockNotOwnedError
 from valkey.lock import Lock as _Lock
 
@@ -20,7 +18,3 @@ class Lock(LockClass, _Lock):
 
     _error = LockError
     _not_owned = LockNotOwnedError
-
-    @property
-    def _client(self) -> Any:
-        return self.valkey

@@ -101,13 +101,6 @@ async def test_error_says_who_holds(aclient: Any, wait: float, own_connection: b
     assert await holders(aclient, "k") == 0
 
 
-async def test_hold_is_renewed_for_as_long_as_its_block_lasts(aclient: Any) -> None:
-    async with lock(aclient, "k", lease=3) as hold:
-        await asyncio.sleep(4)
-        hold.raise_if_lost()
-        assert await holders(aclient, "k") == 1
-
-
 async def test_several_keys_are_taken_in_the_order_of_their_names(aclient: Any) -> None:
     async with all_of(semaphore(aclient, "tenant:7", limit=1), lock(aclient, "all")) as (first, second):
         assert (first.key, second.key) == ("tenant:7", "all")
@@ -128,17 +121,6 @@ async def test_group_is_waited_for_until_all_are_done(aclient: Any) -> None:
     await asyncio.gather(*tasks)
     await batch.expect(1)
     assert await batch.wait(timeout=0.1) is None
-
-
-async def test_refused_result_is_a_failed_attempt(aclient: Any) -> None:
-    for attempt in (1, 2):
-        with pytest.raises(redis.ResponseError, match="RESULT"):
-            async with once.begin(aclient, "w", max_attempts=2, wait=0) as run:
-                assert run.attempt == attempt
-                run.result = "x" * 70_000
-    with pytest.raises(dsync.WorkFailed, match="RESULT"):
-        async with once.begin(aclient, "w", max_attempts=2, wait=0):
-            pass
 
 
 async def test_work_is_done_once_and_everybody_gets_its_result(aclient: Any) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Tuple, Type, TypeVar, cast
 
 from .. import _steps
-from .._blocks import ByHand, exit_of_each_block
-from .._protocol import GivenUp, Request
+from .._blocks import exit_of_each_block
+from .._claim import ClaimBase, GroupBase, in_order
 from .._settings import LOCK, SEMAPHORE, Kind, Settings, lock_kind, member_kind, semaphore_kind
-from .._source import check_client
-from .._steps import Grant
-from ..errors import HoldLost, NotAcquired, WorkFailed
+from .._source import Client
+from .._steps import Grant, Result, Script
+from ..errors import Holder
 from ._hold import Hold
 from ._talk import run
 
@@ -23,32 +24,52 @@ if TYPE_CHECKING:
 
     from .._settings import Options
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-class Claim:
-    """A key, and how to ask for it: ``with claim as hold:``, or :meth:`acquire`.
+
+class Claim(ClaimBase):
+    """A key, and how to ask for it: ``with claim as hold:``, or :meth:`acquire`, or as a decorator: ``@claim``.
 
     It can be used any number of times, also by several threads at once; each time is a request of its own.
     """
 
-    def __init__(self, client: Any, key: str, kind: Kind, settings: Settings) -> None:
-        check_client(client, is_async=False)
+    is_async = False
+    _who = staticmethod(threading.current_thread)
+
+    def __init__(self, client: Client, key: str, kind: Kind, settings: Settings) -> None:
+        super().__init__(client, key, kind, settings)
         if inspect.iscoroutinefunction(settings.on_lost):
             raise TypeError("on_lost is a coroutine function, which belongs to dsync.aio")
-        self._client = client
-        self._kind = kind
-        self._settings = settings
-        self._by_hand = ByHand(threading.get_ident)
-        self.key = key
 
     def acquire(self) -> Hold:
         """Waits for the key, and returns the hold. The caller releases it.
 
         Raises :class:`~dsync.NotAcquired` if the wait has run out.
         """
-        outcome, request = self._ask()
-        if isinstance(outcome, Grant):
-            return Hold(self._client, outcome, self._settings)
-        raise self._refusal(request, outcome)
+        hold: Optional[Hold] = self._again()
+        if hold is None:
+            hold = Hold(self._client, cast(Grant, self._run(self._asking())), self._settings)
+            self._note(hold)
+        return hold
+
+    def locked(self) -> bool:
+        """Returns whether anybody holds the key, or whether a semaphore has too few permits. Takes nothing."""
+        return self._run(self._is_locked())
+
+    def holders(self) -> List[Holder]:
+        """Returns who holds the key, the oldest hold first, 1,000 at most. Takes nothing."""
+        return self._run(self._holders())
+
+    def __call__(self, function: Function) -> Function:
+        """Decorates a function: each call is a block of its own."""
+        self._check_function(function)
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return cast(Function, wrapper)
 
     def __enter__(self) -> Hold:
         enters = self._by_hand.entering()
@@ -64,48 +85,42 @@ class Claim:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        why = hold._lease.why_lost()
-        if self._kind.success != "RELEASE" and error is None:
-            # The server's word counts here: an overdue member that nobody has ended yet can still be done.
-            ended = hold._end(self._kind.success)
-            if not ended.is_ended:
-                raise HoldLost(hold.key, hold.fence, why or "it had ended before it was done")
-            return
-        had_ended = hold._end_quietly("RELEASE")
-        if (why is not None or had_ended) and error is None:
-            # The block has gone on without its hold, and must not end as if nothing had happened.
-            raise HoldLost(hold.key, hold.fence, why or _steps.NOT_RENEWED)
+        self._run(self._leaving(hold, error))
 
-    def _ask(self) -> Tuple[_steps.Outcome, Request]:
-        request = self._kind.request(self.key, self._settings)
-        return self._run(_steps.acquire(request, self._settings.waits)), request
-
-    def _refusal(self, request: Request, outcome: Any) -> Exception:
-        if isinstance(outcome, GivenUp):
-            return WorkFailed(self.key, outcome.reason, outcome.attempts)
-        state, holders = self._run(_steps.who_holds(request, self._settings.wait == 0))
-        return NotAcquired(self.key, holders, state)
-
-    def _run(self, script: Any) -> Any:
+    def _run(self, script: Script[Result]) -> Result:
         return run(script, self._client, self.key)
 
 
+class Semaphore(Claim):
+    """The claim of a semaphore."""
+
+    def available(self) -> Optional[int]:
+        """Returns how many permits are free; ``None`` if there is no limit. Takes nothing."""
+        return self._run(self._available())
+
+
 def lock(
-    client: Any, key: str, *, shared: bool = False, min_hold: Optional[float] = None, **options: Unpack[Options]
+    client: Client,
+    key: str,
+    *,
+    shared: bool = False,
+    min_hold: Optional[float] = None,
+    reentrant: bool = False,
+    **options: Unpack[Options],
 ) -> Claim:
     """Returns a lock: ``with lock(client, "jobs:1", lease=30) as hold:``.
 
     ``shared`` holds it together with other shared holders; consecutive shared requests enter together. ``min_hold`` is
-    for how many seconds after its grant a hold keeps the key taken even if it ends earlier.
+    for how many seconds after its grant a hold keeps the key taken even if it ends earlier. With ``reentrant`` the
+    thread that holds it takes it again at once, and it ends with the outermost block.
 
-    All four families take the options ``lease``, ``wait``, ``owner``, ``margin``, ``own_connection``, ``retry_for`` and
-    ``on_lost``, see the README.
+    All four families take the options of :class:`~dsync.Settings`; see the README.
     """
-    return Claim(client, key, lock_kind(shared, min_hold), Settings.of(options, *LOCK))
+    return Claim(client, key, lock_kind(shared, min_hold, reentrant), Settings.of(options, *LOCK))
 
 
 def semaphore(
-    client: Any,
+    client: Client,
     key: str,
     limit: Optional[int] = None,
     *,
@@ -115,7 +130,7 @@ def semaphore(
     min_hold: Optional[float] = None,
     index: bool = False,
     **options: Unpack[Options],
-) -> Claim:
+) -> Semaphore:
     """Returns a semaphore: ``with semaphore(client, "api", limit=5):``.
 
     ``limit`` takes force with the request, so a deploy can change it; ``None`` uses the one in force. ``permits`` is
@@ -124,17 +139,13 @@ def semaphore(
     other options are those of :func:`lock`.
     """
     kind = semaphore_kind(limit, permits, lane, lane_limit, min_hold, index)
-    return Claim(client, key, kind, Settings.of(options, *SEMAPHORE))
+    return Semaphore(client, key, kind, Settings.of(options, *SEMAPHORE))
 
 
-class Group:
+class Group(GroupBase):
     """A wait group; see :func:`group`."""
 
-    def __init__(self, client: Any, key: str, limit: Optional[int]) -> None:
-        check_client(client, is_async=False)
-        self._client = client
-        self._limit = limit
-        self.key = key
+    is_async = False
 
     def member(self, **options: Unpack[Options]) -> Claim:
         """Returns a membership: ``with g.member() as hold:``.
@@ -146,21 +157,19 @@ class Group:
 
     def expect(self, jobs: int) -> int:
         """Says how many jobs the round has, before anybody waits. Returns how many are still owed."""
-        script = _steps.ask(["DWG.EXPECT", self.key, jobs], self.key, Settings.retry_for)
-        return int(run(script, self._client, self.key))
+        return run(self._expecting(jobs), self._client, self.key)
 
     def wait(
         self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for
     ) -> Optional[Tuple[int, int]]:
         """Waits, on a connection of its own, until the round is finished.
 
-        Returns how many members were done and how many were lost, or ``None`` after ``timeout`` seconds.
+        Returns how many members were done and how many lapsed, or ``None`` after ``timeout`` seconds.
         """
-        script = _steps.wait_for_round(self.key, timeout, retry_for)
-        return run(script, self._client, self.key)
+        return run(_steps.wait_for_round(self.key, timeout, retry_for), self._client, self.key)
 
 
-def group(client: Any, key: str, *, limit: Optional[int] = None) -> Group:
+def group(client: Client, key: str, *, limit: Optional[int] = None) -> Group:
     """Returns a wait group: members are added and are done, and others wait for all of them.
 
     ``limit`` makes it a gate: a member waits until fewer than so many live.
@@ -175,12 +184,9 @@ def all_of(*claims: Claim) -> Iterator[Tuple[Hold, ...]]:
     They are taken in the order of their names, so that no two callers wait for each other, and released in reverse. The
     holds come in the order of the arguments.
     """
-    keys = [claim.key for claim in claims]
-    if len(set(keys)) < len(keys):
-        raise ValueError("a key that is asked for twice would wait for itself")
     with ExitStack() as stack:
-        held = {claim.key: stack.enter_context(claim) for claim in sorted(claims, key=lambda claim: claim.key)}
+        held = {claim.key: stack.enter_context(claim) for claim in in_order(claims)}
         for hold in held.values():
             # The first ones can be lost while the last one is waited for.
             hold.raise_if_lost()
-        yield tuple(held[key] for key in keys)
+        yield tuple(held[claim.key] for claim in claims)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import threading
 import time
 from typing import Any, Dict, List, Optional
 
-from .. import _route
+from .._confirm import Part, commit, patience
 from .._protocol import Words
+from .._retry import doubt, is_reply
 from .._route import Finding, Result, To, route_of
 from .._source import Source
 from .._steps import ANSWER_WITHIN
@@ -25,7 +27,7 @@ NOTHING = object()
 
 
 class Line:
-    """One connection. It is closed by any error, for nobody knows then what would be read next."""
+    """One connection. It is closed by all errors but replies, for nobody knows then what would be read next."""
 
     def __init__(self, source: Source, within: float = ANSWER_WITHIN) -> None:
         """``within``: seconds to connect, and to read the rest of a reply that has begun."""
@@ -49,12 +51,12 @@ class Line:
             raise
         self._is_connected = True
 
-    def send(self, words: Words) -> None:
-        """Connects if there is no connection yet, and sends."""
+    def send(self, *commands: Words) -> None:
+        """Connects if there is no connection yet, and sends, in one write."""
         if self._is_closed or not self._is_connected:
             self.connect()
         try:
-            self._connection.send_command(*words)
+            self._connection.send_packed_command(self._connection.pack_commands(commands))
         except BaseException:
             self.close()
             raise
@@ -63,8 +65,9 @@ class Line:
         """Returns the next reply, or :data:`NOTHING` if none comes in so many seconds."""
         try:
             return self._connection.read_response() if self._comes(within) else NOTHING
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            if not is_reply(error):
+                self.close()
             raise
 
     def _comes(self, within: float) -> bool:
@@ -82,15 +85,34 @@ class Line:
                 selector.select(left)
         return True
 
-    def ask(self, words: Words, within: float, is_asking: bool = False) -> Any:
-        deadline = time.monotonic() + within
-        if is_asking:
-            self._ask(["ASKING"], within, deadline)
-        return self._ask(words, within, deadline)
+    def ask(self, parts: List[Part], within: float) -> None:
+        """Sends the commands of all parts, and has those replies confirmed that have to be."""
+        within += patience(part.confirm for part in parts)
+        while open_ := [part for part in parts if part.is_open]:
+            round_ = commit(open_)
+            commands = next(round_)
+            with contextlib.suppress(StopIteration):
+                while True:
+                    commands = round_.send(self._exchange(commands, within))
 
-    def _ask(self, words: Words, within: float, deadline: float) -> Any:
-        self.send(words)
-        reply = self.receive(max(0.0, deadline - time.monotonic()))
+    def _exchange(self, commands: List[Words], within: float) -> List[Any]:
+        deadline = time.monotonic() + within
+        if not self._is_connected:
+            self.connect()
+        try:
+            self.send(*commands)
+            return [self._reply(deadline, within) for _ in commands]
+        except Exception as error:
+            doubt(error)
+            raise
+
+    def _reply(self, deadline: float, within: float) -> Any:
+        try:
+            reply = self.receive(max(0.0, deadline - time.monotonic()))
+        except Exception as error:
+            if not is_reply(error):
+                raise
+            return error
         if reply is NOTHING:
             self.close()
             raise self.source.no_answer(within)
@@ -120,37 +142,29 @@ class Lines:
         self._lock = threading.Lock()
         self._idle: Dict[str, List[Line]] = {}
 
-    def ask(self, key: Any, words: Words, within: float) -> Any:
-        """Sends a command that does not block to the server that has the key."""
-        return self._perform(_route.ask(self.route, key, words, within))
-
-    def find(self, key: Any, within: float) -> Source:
-        """Returns which server has the key."""
-        return self._perform(_route.find(self.route, key, within))
-
-    def _perform(self, finding: Finding[Result]) -> Result:
+    def perform(self, finding: Finding[Result]) -> Result:
+        """Performs a script of :mod:`dsync._route`."""
         try:
             step = next(finding)
             while True:
                 try:
-                    reply = self._ask(step)
+                    self._ask(step)
                 except Exception as error:
                     step = finding.throw(error)
                 else:
-                    step = finding.send(reply)
+                    step = next(finding)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def _ask(self, step: To) -> Any:
+    def _ask(self, step: To) -> None:
         line = self._borrow(step.source, step.within)
-        reply = line.ask(step.words, step.within, step.is_asking)
+        line.ask(step.parts, step.within)
         with self._lock:
             idle = self._idle.setdefault(step.source.name, [])
             if len(idle) < KEPT_IDLE:
                 idle.append(line)
-                return reply
+                return
         line.close()
-        return reply
 
     def _borrow(self, source: Source, within: float) -> Line:
         if self._pid != os.getpid():

@@ -4,50 +4,37 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Optional, Type, TypeVar, Union, cast
 
-from .._blocks import ByHand, exit_of_each_block
-from .._lease import OF_THE_PARENT
+from .._blocks import exit_of_each_block
+from .._claim import BeginBase
 from .._protocol import Done
 from .._run import Run
-from .._settings import DECORATOR, ONCE, Settings, failure_words, result_words, run_kind
-from .._steps import Grant
-from ..errors import HoldLost
+from .._settings import DECORATOR, ONCE, Settings, run_kind
+from .._source import Client
 from ._claims import Claim
 from ._hold import Hold
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .._settings import Options
+    from .._settings import OnceOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Begin:
+class Begin(BeginBase[Claim]):
     """A work-once key, and how to ask for it; see :meth:`Once.begin`."""
-
-    def __init__(
-        self, claim: Claim, settings: Settings, keep: Optional[float], forever: bool, retry_delay: Optional[float]
-    ) -> None:
-        self._claim = claim
-        self._settings = settings
-        self._keep = keep
-        self._forever = forever
-        self._retry_delay = retry_delay
-        self._by_hand = ByHand(threading.get_ident)
 
     def __enter__(self) -> Run[Hold]:
         enters = self._by_hand.entering()
-        outcome, request = self._claim._ask()
-        if isinstance(outcome, Grant):
-            run = Run(Hold(self._claim._client, outcome, self._settings), outcome.attempt or 1)
-        elif isinstance(outcome, Done):
-            run = Run.done(outcome)
+        claim = self._claim
+        found = claim._run(claim._asking())
+        if isinstance(found, Done):
+            run: Run[Hold] = Run.done(found)
         else:
-            raise self._claim._refusal(request, outcome)
+            run = Run(Hold(claim._client, found, claim._settings), found.attempt or 1)
         enters(run)
         return run
 
@@ -59,20 +46,7 @@ class Begin:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        hold = run.hold
-        if hold is None:
-            return
-        if error is None:
-            words = result_words(run.result, self._keep, self._forever)
-            ended = hold._record(words, lambda refusal: failure_words(refusal, self._retry_delay))
-            if not ended.is_ended:
-                why = "another attempt has begun since, and this result is not recorded"
-                raise HoldLost(hold.key, hold.fence, OF_THE_PARENT if hold._lease.is_of_the_parent else why)
-        elif isinstance(error, Exception):
-            hold._end_quietly("FAIL", *failure_words(error, self._retry_delay))
-        else:
-            # The process is being stopped. That is no failure of the work, and counts as no attempt.
-            hold._end_quietly("RELEASE")
+        self._claim._run(self._leaving(run, error))
 
 
 class Once:
@@ -90,16 +64,12 @@ class Once:
 
     def __call__(
         self,
-        client: Any,
+        client: Client,
         key: Union[str, Callable[..., str]],
         *,
-        max_attempts: Optional[int] = None,
-        keep: Optional[float] = None,
-        forever: bool = False,
-        retry_delay: Optional[float] = None,
         dumps: Callable[[Any], Union[bytes, str]] = json.dumps,
         loads: Callable[[bytes], Any] = json.loads,
-        **options: Unpack[Options],
+        **options: Unpack[OnceOptions],
     ) -> Callable[[Function], Function]:
         """Decorates a function whose result everybody gets, at once or later.
 
@@ -107,21 +77,13 @@ class Once:
         and ``loads`` say otherwise. If the work raises an error, the attempt has failed and the next caller in line
         begins.
         """
-        Settings.of(options, *DECORATOR)
+        Settings.of_work(options, *DECORATOR)
 
         def decorate(function: Function) -> Function:
             @functools.wraps(function)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
                 name = key(*args, **kwargs) if callable(key) else key
-                with self.begin(
-                    client,
-                    name,
-                    max_attempts=max_attempts,
-                    keep=keep,
-                    forever=forever,
-                    retry_delay=retry_delay,
-                    **options,
-                ) as run:
+                with self.begin(client, name, **options) as run:
                     if run.is_done:
                         # The work may have been done by begin(), without a result.
                         return None if run.result is None else loads(cast(bytes, run.result))
@@ -133,25 +95,15 @@ class Once:
 
         return decorate
 
-    def begin(
-        self,
-        client: Any,
-        key: str,
-        *,
-        max_attempts: Optional[int] = None,
-        keep: Optional[float] = None,
-        forever: bool = False,
-        retry_delay: Optional[float] = None,
-        **options: Unpack[Options],
-    ) -> Begin:
+    def begin(self, client: Client, key: str, **options: Unpack[OnceOptions]) -> Begin:
         """Returns a context manager: ``with once.begin(client, "charge:42", forever=True) as run:``.
 
         Unless ``run.is_done``, do the work and set ``run.result``. The end of the block records it as done, an error as
         failed. A result that cannot be recorded, because another attempt has begun since, raises
         :class:`~dsync.HoldLost`.
         """
-        settings = Settings.of(options, *ONCE)
-        return Begin(Claim(client, key, run_kind(max_attempts), settings), settings, keep, forever, retry_delay)
+        work, settings = Settings.of_work(options, *ONCE)
+        return Begin(Claim(client, key, run_kind(work.max_attempts), settings), work)
 
 
 once = Once()

@@ -6,20 +6,24 @@ behind the back of the next holder.
 
 from .._run import Run
 from .._settings import Settings
-from ..errors import DsyncError, Holder, HoldLost, NotAcquired, WorkFailed
-from ._claims import Claim, Group, all_of, group, lock, semaphore
+from .._source import AsyncClient as Client
+from ..errors import DsyncError, Holder, HoldLost, NotAcquired, NotConfirmed, WorkFailed
+from ._claims import Claim, Group, Semaphore, all_of, group, lock, semaphore
 from ._hold import Hold
 from ._once import once
 
 __all__ = [
     "Claim",
+    "Client",
     "DsyncError",
     "Group",
     "Hold",
     "HoldLost",
     "Holder",
     "NotAcquired",
+    "NotConfirmed",
     "Run",
+    "Semaphore",
     "Settings",
     "WorkFailed",
     "all_of",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Coroutine, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Coroutine, List, Optional, Tuple, Type, TypeVar, cast
 
 from .. import _steps
-from .._blocks import ByHand, exit_of_each_block
-from .._protocol import GivenUp, Request
-from .._settings import LOCK, SEMAPHORE, Kind, Settings, lock_kind, member_kind, semaphore_kind
-from .._source import check_client
-from .._steps import Grant
-from ..errors import HoldLost, NotAcquired, WorkFailed
+from .._blocks import exit_of_each_block
+from .._claim import ClaimBase, GroupBase, in_order
+from .._settings import LOCK, SEMAPHORE, Settings, lock_kind, member_kind, semaphore_kind
+from .._source import AsyncClient as Client
+from .._steps import Grant, Result, Script
+from ..errors import Holder
 from ._hold import Hold
 from ._talk import run
 
@@ -22,30 +23,44 @@ if TYPE_CHECKING:
 
     from .._settings import Options
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-class Claim:
-    """A key, and how to ask for it: ``async with claim as hold:``, or :meth:`acquire`.
+
+class Claim(ClaimBase):
+    """A key, and how to ask for it: ``async with claim as hold:``, or :meth:`acquire`, or as a decorator: ``@claim``.
 
     It can be used any number of times, also by several tasks at once; each time is a request of its own.
     """
 
-    def __init__(self, client: Any, key: str, kind: Kind, settings: Settings) -> None:
-        check_client(client, is_async=True)
-        self._client = client
-        self._kind = kind
-        self._settings = settings
-        self._by_hand = ByHand(asyncio.current_task)
-        self.key = key
+    is_async = True
+    _who = staticmethod(asyncio.current_task)
 
     async def acquire(self) -> Hold:
-        """Waits for the key, and returns the hold. The caller releases it, and looks after ``hold.lost``.
+        """Waits for the key, and returns the hold. The caller releases it, and looks after ``hold.lost``."""
+        hold: Optional[Hold] = self._again()
+        if hold is None:
+            hold = Hold(self._client, cast(Grant, await self._run(self._asking())), self._settings)
+            self._note(hold)
+        return hold
 
-        Raises :class:`~dsync.NotAcquired` if the wait has run out.
-        """
-        outcome, request = await self._ask()
-        if isinstance(outcome, Grant):
-            return Hold(self._client, outcome, self._settings)
-        raise await self._refusal(request, outcome)
+    async def locked(self) -> bool:
+        """Returns whether anybody holds the key, or whether a semaphore has too few permits. Takes nothing."""
+        return await self._run(self._is_locked())
+
+    async def holders(self) -> List[Holder]:
+        """Returns who holds the key, the oldest hold first, 1,000 at most. Takes nothing."""
+        return await self._run(self._holders())
+
+    def __call__(self, function: Function) -> Function:
+        """Decorates a coroutine function: each call is a block of its own."""
+        self._check_function(function)
+
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return cast(Function, wrapper)
 
     def __aenter__(self) -> Coroutine[Any, Any, Hold]:
         # No coroutine itself: the next look-up of an exit may come before the first step of one.
@@ -65,41 +80,35 @@ class Claim:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        is_ours = hold._leave(error)
-        why = hold._lease.why_lost()
-        if self._kind.success != "RELEASE" and error is None:
-            # The server's word counts here: an overdue member that nobody has ended yet can still be done.
-            ended = await hold._end(self._kind.success)
-            if not ended.is_ended:
-                raise HoldLost(hold.key, hold.fence, why or "it had ended before it was done")
-            return
-        had_ended = await hold._end_quietly("RELEASE")
-        if is_ours or ((why is not None or had_ended) and error is None):
-            raise HoldLost(hold.key, hold.fence, why or _steps.NOT_RENEWED) from None
+        await self._run(self._leaving(hold, error, hold._leave(error)))
 
-    async def _ask(self) -> Tuple[_steps.Outcome, Request]:
-        request = self._kind.request(self.key, self._settings)
-        return await self._run(_steps.acquire(request, self._settings.waits)), request
-
-    async def _refusal(self, request: Request, outcome: Any) -> Exception:
-        if isinstance(outcome, GivenUp):
-            return WorkFailed(self.key, outcome.reason, outcome.attempts)
-        state, holders = await self._run(_steps.who_holds(request, self._settings.wait == 0))
-        return NotAcquired(self.key, holders, state)
-
-    async def _run(self, script: Any) -> Any:
+    async def _run(self, script: Script[Result]) -> Result:
         return await run(script, self._client, self.key)
 
 
+class Semaphore(Claim):
+    """The claim of a semaphore."""
+
+    async def available(self) -> Optional[int]:
+        """Returns how many permits are free; ``None`` if there is no limit. Takes nothing."""
+        return await self._run(self._available())
+
+
 def lock(
-    client: Any, key: str, *, shared: bool = False, min_hold: Optional[float] = None, **options: Unpack[Options]
+    client: Client,
+    key: str,
+    *,
+    shared: bool = False,
+    min_hold: Optional[float] = None,
+    reentrant: bool = False,
+    **options: Unpack[Options],
 ) -> Claim:
     """Returns a lock: ``async with lock(client, "jobs:1", lease=30) as hold:``; see :func:`dsync.lock`."""
-    return Claim(client, key, lock_kind(shared, min_hold), Settings.of(options, *LOCK))
+    return Claim(client, key, lock_kind(shared, min_hold, reentrant), Settings.of(options, *LOCK))
 
 
 def semaphore(
-    client: Any,
+    client: Client,
     key: str,
     limit: Optional[int] = None,
     *,
@@ -109,20 +118,16 @@ def semaphore(
     min_hold: Optional[float] = None,
     index: bool = False,
     **options: Unpack[Options],
-) -> Claim:
+) -> Semaphore:
     """Returns a semaphore: ``async with semaphore(client, "api", limit=5):``; see :func:`dsync.semaphore`."""
     kind = semaphore_kind(limit, permits, lane, lane_limit, min_hold, index)
-    return Claim(client, key, kind, Settings.of(options, *SEMAPHORE))
+    return Semaphore(client, key, kind, Settings.of(options, *SEMAPHORE))
 
 
-class Group:
+class Group(GroupBase):
     """A wait group; see :func:`dsync.group`."""
 
-    def __init__(self, client: Any, key: str, limit: Optional[int]) -> None:
-        check_client(client, is_async=True)
-        self._client = client
-        self._limit = limit
-        self.key = key
+    is_async = True
 
     def member(self, **options: Unpack[Options]) -> Claim:
         """Returns a membership: ``async with g.member() as hold:``; see :meth:`dsync.Group.member`."""
@@ -130,21 +135,16 @@ class Group:
 
     async def expect(self, jobs: int) -> int:
         """Says how many jobs the round has, before anybody waits. Returns how many are still owed."""
-        script = _steps.ask(["DWG.EXPECT", self.key, jobs], self.key, Settings.retry_for)
-        return int(await run(script, self._client, self.key))
+        return await run(self._expecting(jobs), self._client, self.key)
 
     async def wait(
         self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for
     ) -> Optional[Tuple[int, int]]:
-        """Waits, on a connection of its own, until the round is finished.
-
-        Returns how many members were done and how many were lost, or ``None`` after ``timeout`` seconds.
-        """
-        script = _steps.wait_for_round(self.key, timeout, retry_for)
-        return await run(script, self._client, self.key)
+        """Waits until the round is finished. Returns its tally; see :meth:`dsync.Group.wait`."""
+        return await run(_steps.wait_for_round(self.key, timeout, retry_for), self._client, self.key)
 
 
-def group(client: Any, key: str, *, limit: Optional[int] = None) -> Group:
+def group(client: Client, key: str, *, limit: Optional[int] = None) -> Group:
     """Returns a wait group; see :func:`dsync.group`."""
     return Group(client, key, limit)
 
@@ -152,14 +152,9 @@ def group(client: Any, key: str, *, limit: Optional[int] = None) -> Group:
 @asynccontextmanager
 async def all_of(*claims: Claim) -> AsyncIterator[Tuple[Hold, ...]]:
     """Holds several keys at once: ``async with all_of(tenant, everybody) as holds:``; see :func:`dsync.all_of`."""
-    keys = [claim.key for claim in claims]
-    if len(set(keys)) < len(keys):
-        raise ValueError("a key that is asked for twice would wait for itself")
     async with AsyncExitStack() as stack:
-        held = {
-            claim.key: await stack.enter_async_context(claim) for claim in sorted(claims, key=lambda claim: claim.key)
-        }
+        held = {claim.key: await stack.enter_async_context(claim) for claim in in_order(claims)}
         for hold in held.values():
             # The first ones can be lost while the last one is waited for.
             hold.raise_if_lost()
-        yield tuple(held[key] for key in keys)
+        yield tuple(held[claim.key] for claim in claims)

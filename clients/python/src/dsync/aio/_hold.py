@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import sys
-from typing import Any, Callable, Literal, Optional, Set, Tuple
+from typing import Any, Callable, Literal, Optional
 
-from .. import _steps
+from .._hold import HoldBase
 from .._lease import Lease, now, weakly
-from .._protocol import Word
-from .._retry import log, passes
+from .._renewals import renewals_of
+from .._retry import log
 from .._settings import Settings
-from .._steps import Finished, Grant, Script
+from .._steps import Grant, Result, Script
 from ..errors import HoldLost
-from ._talk import run
-
-# The coroutines of on_lost: asyncio itself keeps no task alive.
-_CALLED: Set[asyncio.Future[Any]] = set()
-
-
-def _called(task: asyncio.Future[Any]) -> None:
-    _CALLED.discard(task)
-    if not task.cancelled() and task.exception() is not None:
-        log.error("on_lost failed", exc_info=task.exception())
-
-
-async def _renew(script: Script[None], client: Any, key: str) -> None:
-    """The work of a task, which must not keep the hold: it would live for ever by its own renewal."""
-    try:
-        await run(script, client, key)
-    except Exception:
-        log.exception("%r is not renewed any more", key)
+from ._lines import lines_of
+from ._renewals import Renewals
+from ._talk import keep, run
 
 
 class _Lost(asyncio.Event):
@@ -48,7 +34,7 @@ class _Lost(asyncio.Event):
         return True if self._lease.is_of_the_parent else await super().wait()
 
 
-class Hold:
+class Hold(HoldBase):
     """A lock, permits, a membership or a run that this process holds.
 
     A task renews it at each third of its lease, until it is released or lost, or until nobody refers to it any more.
@@ -56,124 +42,44 @@ class Hold:
     """
 
     def __init__(self, client: Any, grant: Grant, settings: Settings) -> None:
-        self._client = client
-        self._request = grant.request
-        self._settings = settings
-        self._lease = Lease(settings.lease, settings.margin_seconds, grant.sent)
-        self._is_ending = False
+        super().__init__(client, grant, settings)
+        self._renewals = renewals_of(client, lines_of(client).route, self._renewed, Renewals)
         self._inside: Optional[asyncio.Task[Any]] = None
+        self._entered_at = 0
         self._cancelled_before = 0
         self._has_cancelled = False
-        self.key = grant.request.key
-        #: The public number of the hold. It only grows from hold to hold: the resource can refuse an older one.
-        self.fence = grant.fence
-        #: Which attempt at the work this is, from 1; ``None`` outside work-once.
-        self.attempt = grant.attempt
-        #: The lowest number from 0 that no other hold had when it was granted; ``None`` unless asked for (``index``).
-        self.index = grant.index
         #: Set when the hold is lost.
         self.lost: asyncio.Event = _Lost(self._lease)
         self._loop = asyncio.get_running_loop()
-        script = _steps.renew(self._request, self._lease, weakly(self._lose))
-        self._renewer = asyncio.create_task(_renew(script, client, self.key))
-        # Not a part of that task: no server that keeps it waiting can keep the loss from being told.
-        self._alarm = self._loop.call_later(self._lease.watch_for(), weakly(self._watch))
+        # Not a part of a task that renews: no server that keeps it waiting can keep the loss from being told.
+        self._alarm = self._loop.call_later(0, weakly(self._watch))
 
-    def __del__(self) -> None:
-        self._lease.forget()
-
-    def __repr__(self) -> str:
-        return f"<Hold of {self.key!r}, fence {self.fence}, {self.left():.1f} s left>"
-
-    def left(self) -> float:
-        """Returns for how many seconds the hold is certain without another renewal; 0 when it is lost or released."""
-        return self._lease.left()
-
-    def raise_if_lost(self) -> None:
-        """Raises :class:`~dsync.HoldLost` if the hold is lost. It asks this process's clock, not the server.
-
-        A block that awaits something is cancelled anyway; this is for long stretches without ``await``.
-        """
-        why = self._lease.why_lost()
-        if why is not None:
-            self._lose(why)
-            raise HoldLost(self.key, self.fence, why)
-
-    async def renew(self) -> bool:
-        """Renews the lease now. Returns whether the hold still lived.
-
-        There is seldom a reason to: the background does it. Raises the error of the connection if the server does not
-        answer.
-        """
-        if self._lease.is_of_the_parent:
-            return False
-        sent = now()
-        why = await self._run(_steps.renew_now(self._request))
-        if why is None:
-            self._lease.renewed(sent)
-            return True
-        self._lose(why)
-        return False
+    async def renew(self, lease: Optional[float] = None) -> bool:
+        """Renews the lease now. Returns whether the hold still lived; see :meth:`dsync.Hold.renew`."""
+        return await self._run(self._renew(lease))
 
     async def release(self) -> bool:
-        """Ends the hold. Returns whether it still lived.
+        """Ends the hold. Returns whether it still lived; see :meth:`dsync.Hold.release`."""
+        return (await self._run(self._end("RELEASE"))).is_ended
 
-        Repeats the request for the lease and five seconds more, while the server can know the hold; asks once if the
-        hold is lost. Then raises the error of the connection, and the lease ends the hold.
-        """
-        return (await self._end("RELEASE")).is_ended
-
-    async def _end_quietly(self, verb: str, *more: Word) -> bool:
-        """Ends the hold after its block. The work is over, so a server out of reach is no error of the block.
-
-        Returns whether the server says that the hold had ended before.
-        """
-        try:
-            ended = await self._end(verb, *more)
-        except Exception as error:
-            if not passes(error):
-                raise
-            log.warning("%r could not be released, its lease will end it: %s", self.key, error)
-            return False
-        return ended.at_once and not ended.is_ended
-
-    async def _end(self, verb: str, *more: Word) -> Finished:
-        """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
-        # A release of a hold that is lost is a courtesy. The result of work counts even then.
-        is_worth_it = verb == "DONE" or self._lease.why_lost() is None
-        retry_for = _steps.lives_for(self._settings.lease) if is_worth_it else 0.0
-        return await self._finish(_steps.finish(self._request.verb(verb, *more), self.key, retry_for))
-
-    async def _record(self, done: Tuple[Word, ...], failed: Callable[[Exception], Tuple[Word, ...]]) -> Finished:
-        """Sends DONE. If it is refused, sends FAIL with what ``failed`` returns, and raises the refusal.
-
-        The server's word counts here, not the clock: DONE after a lapse is accepted unless another has begun.
-        """
-        verb, lives_for = self._request.verb, _steps.lives_for(self._settings.lease)
-        refused = lambda refusal: verb("FAIL", *failed(refusal))  # noqa: E731
-        return await self._finish(_steps.record(verb("DONE", *done), refused, self.key, lives_for))
-
-    async def _finish(self, finishing: Script[Finished]) -> Finished:
-        if self._lease.is_of_the_parent:
-            return Finished(is_ended=False, at_once=True)
-        self._is_ending = True
-        try:
-            ended: Finished = await self._run(finishing)
-            return ended
-        finally:
-            self._renewer.cancel()
-            self._alarm.cancel()
-            self._lease.end("it was released")
-
-    async def _run(self, script: Any) -> Any:
+    async def _run(self, script: Script[Result]) -> Result:
         return await run(script, self._client, self.key)
 
     def _watch(self) -> None:
+        """Tells the loss, and has the renewals begin when the first is due."""
         why = self._lease.why_lost()
-        if why is None:
-            self._alarm = self._loop.call_later(self._lease.watch_for(), weakly(self._watch))
-        else:
+        if why is not None:
             self._lose(why)
+            return
+        wait = self._lease.watch_for()
+        if not self._has_begun:
+            until_due = self._renewed.due_at - now()
+            if until_due <= 0:
+                self._has_begun = True
+                self._renewals.begin(self._client)
+            else:
+                wait = min(wait, until_due)
+        self._alarm = self._loop.call_later(wait, weakly(self._watch))
 
     def _lose(self, why: str) -> None:
         # A renewal can overtake the answer to the release, and finds no hold then.
@@ -197,18 +103,20 @@ class Hold:
             log.exception("on_lost of %r failed", self.key)
             return
         if inspect.isawaitable(result):
-            task = asyncio.ensure_future(result)
-            _CALLED.add(task)
-            task.add_done_callback(_called)
+            keep(asyncio.ensure_future(result), logging.ERROR, "on_lost failed")
 
     def _enter(self) -> None:
         """Has the loss of the hold cancel the task that runs now."""
-        self._inside = asyncio.current_task()
+        if self._inside is not None:
+            return  # A block inside of a reentrant one.
+        self._inside, self._entered_at = asyncio.current_task(), self._depth
         if sys.version_info >= (3, 11) and self._inside is not None:
             self._cancelled_before = self._inside.cancelling()
 
     def _leave(self, error: Optional[BaseException]) -> bool:
         """Takes :meth:`_enter` back. Returns whether ``error`` is nothing but the cancellation by the loss."""
+        if self._depth != self._entered_at:
+            return False
         task, self._inside = self._inside, None
         # A generator's block can be left in another task than the one that was cancelled.
         if not self._has_cancelled or task is not asyncio.current_task():

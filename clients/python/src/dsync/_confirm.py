@@ -1,0 +1,143 @@
+"""Confirmed holds: WAIT behind a command, on the same connection. No I/O.
+
+An answer that the replicas do not confirm is no answer. So it is replaced, where replies are read, by
+:class:`~dsync.NotConfirmed`, an error that passes: who asked asks again, and nothing else knows of replicas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Generator, Iterable, List, Optional, Sequence, Tuple, Union
+
+from ._lease import now
+from ._protocol import Granted, Words, answer, milliseconds, text
+from ._retry import passes
+from .errors import NotConfirmed
+
+#: As many replicas as the primary has attached, at least one.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """What has to know of a grant, a renewal or a DONE before it counts."""
+
+    #: How many replicas, or :data:`ALL`; 0 with ``disk`` only.
+    replicas: Union[int, str]
+    #: Seconds that WAIT waits.
+    within: float
+    #: Whether it has to be on the disks of the primary and of the replicas.
+    disk: bool = False
+    #: The moment until which WAIT alone is repeated: a repeated DONE is no write, and WAIT behind it tells nothing.
+    until: float = 0.0
+
+    def at_most(self, seconds: float) -> Confirm:
+        return replace(self, within=min(self.within, seconds))
+
+    def wanted(self, attached: int = 0) -> int:
+        return max(1, attached) if self.replicas == ALL else int(self.replicas)
+
+
+class Part:
+    """Commands of one caller, what has to confirm their answers, if anything, and their replies so far."""
+
+    def __init__(self, commands: Sequence[Words], confirm: Optional[Confirm] = None) -> None:
+        self.commands = commands
+        self.confirm = confirm
+        self._replies: List[Any] = []
+        self._refusal: Optional[Tuple[int, int]] = None
+
+    @property
+    def is_sent(self) -> bool:
+        return bool(self._replies)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another round is needed: the commands were not sent yet, or WAIT is to be repeated."""
+        again = self._refusal is not None and self.needs_it
+        return not self.is_sent or (again and self.confirm is not None and now() < self.confirm.until)
+
+    @property
+    def needs_it(self) -> bool:
+        return self.confirm is not None and any(map(_needs_it, self._replies))
+
+    @property
+    def replies(self) -> List[Any]:
+        """The replies, errors among them."""
+        if self._refusal is None:
+            return self._replies
+        have, wanted = self._refusal
+        pairs = zip(self.commands, self._replies)
+        return [NotConfirmed(text(words[1]), have, wanted) if _needs_it(reply) else reply for words, reply in pairs]
+
+    def hears(self, replies: List[Any]) -> None:
+        self._replies = replies
+
+    def judge(self, confirm: Confirm, told: Any, attached: int) -> None:
+        """Takes what WAIT or WAITAOF has answered."""
+        wanted = confirm.wanted(attached)
+        self._refusal = None
+        if isinstance(told, Exception):
+            if passes(told) or "replica instances" in str(told):
+                # The server is a replica by now. Nothing more is heard of it here.
+                self._refusal, self.confirm = (0, wanted), replace(confirm, until=0.0)
+            else:
+                if "unknown command" in str(told) and confirm.disk:
+                    told = type(told)(f"disk needs Redis 7.2 or Valkey on the server: {told}")
+                self._replies = [told if _needs_it(reply) else reply for reply in self._replies]
+            return
+        have = int(told[1] if confirm.disk else told)
+        if confirm.disk and not int(told[0]):
+            # It is not on the disk of the primary.
+            have, wanted = 0, max(1, wanted)
+        if have < wanted:
+            self._refusal = (have, wanted)
+
+
+def _needs_it(reply: Any) -> bool:
+    """Returns whether the reply is a grant, a renewal or a DONE. All others count as they are."""
+    if isinstance(reply, int):
+        return reply > 0
+    return isinstance(reply, list) and isinstance(answer(reply), Granted)
+
+
+def commit(parts: Sequence[Part]) -> Generator[List[Words], List[Any], None]:
+    """Plays one round for all of them. Yields what to write at once, and is sent the replies, errors among them.
+
+    One WAIT is for the highest number of replicas; each part is judged by its own.
+    """
+    confirms = [part.confirm for part in parts if part.confirm is not None]
+    asked = [part for part in parts if not part.is_sent]
+    commands = [words for part in asked for words in part.commands]
+    counts = any(confirm.replicas == ALL for confirm in confirms)
+    replies = yield [*commands, *([["ROLE"]] if counts else _waits(confirms, 0))]
+    for part in asked:
+        part.hears(replies[: len(part.commands)])
+        replies = replies[len(part.commands) :]
+    if not any(part.needs_it for part in parts):
+        return
+    attached = 0
+    if counts and not isinstance(replies[0], Exception):
+        # A replica's ROLE has no list there, and its WAIT is an error.
+        attached = len(replies[0][2]) if text(replies[0][0]) == "master" else 0
+        replies = yield _waits(confirms, attached)
+    for part in parts:
+        if part.confirm is not None:
+            # ROLE that is refused is the answer to all.
+            part.judge(part.confirm, replies[-1 if part.confirm.disk else 0], attached)
+
+
+def _waits(confirms: Sequence[Confirm], attached: int) -> List[Words]:
+    """Returns WAIT for those that want replicas, then WAITAOF for those that want disks."""
+    words: List[Words] = []
+    within = milliseconds(patience(confirms))
+    for disk, command in ((False, ["WAIT"]), (True, ["WAITAOF", 1])):
+        wanted = [confirm.wanted(attached) for confirm in confirms if confirm.disk is disk]
+        if wanted:
+            words.append([*command, max(wanted), within])
+    return words
+
+
+def patience(confirms: Iterable[Optional[Confirm]]) -> float:
+    """Returns for how many seconds WAIT waits for all of these."""
+    return max((confirm.within for confirm in confirms if confirm is not None), default=0.0)

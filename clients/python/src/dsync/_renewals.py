@@ -1,0 +1,155 @@
+"""Renews the holds of a client: all that are due at a time together, in one write to each server.
+
+A script, as those of ``_steps``. Each hold keeps its :class:`Renewed`, and nothing else does: a hold that nobody refers
+to is not renewed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Callable, Dict, List, Optional, TypeVar
+from weakref import WeakSet
+
+from ._confirm import Confirm, Part
+from ._lease import Lease, now
+from ._protocol import Request
+from ._retry import FIRST_PAUSE, log, passes, tells_the_end
+from ._route import Route
+from ._steps import ANSWER_WITHIN, NOT_RENEWED, AskAll, Pause, Script
+
+
+class Renewed:
+    """What renews one hold."""
+
+    def __init__(
+        self, request: Request, lease: Lease, confirm: Optional[Confirm], on_lost: Callable[[str], None]
+    ) -> None:
+        self.key = request.key
+        self.lease = lease
+        self.confirm = confirm
+        self._request = request
+        self._on_lost = on_lost
+        #: When to ask again, after a renewal that was not answered.
+        self._again_at: Optional[float] = None
+        self._pause = FIRST_PAUSE
+        #: Seconds of the lease that was asked for last.
+        self._asked = lease.seconds
+        #: Whether that was answered.
+        self._is_answered = True
+
+    @property
+    def is_live(self) -> bool:
+        return not self.lease.has_ended and self.lease.left() > 0
+
+    @property
+    def due_at(self) -> float:
+        return self.lease.renewal_due_at() if self._again_at is None else self._again_at
+
+    def is_due(self, moment: float) -> bool:
+        """Whether to renew it now, as others are: also if it is due in a sixth of its lease."""
+        return moment >= self.due_at - (self.lease.seconds / 6 if self._again_at is None else 0)
+
+    def part(self, shortest: float) -> Part:
+        """Returns the renewal. The replicas get no longer than the hold with the shortest lease can wait for it."""
+        confirm = None if self.confirm is None else self.confirm.at_most(shortest / 6)
+        self._asked, self._is_answered = self.lease.asks_for(self.lease.seconds), False
+        return Part([self._request.renewal(self._asked)], confirm)
+
+    def at_least(self, asked: float) -> float:
+        """Returns how long the lease is that was asked for by hand, whichever of the two came last at the server."""
+        if self._is_answered or self._asked >= asked:
+            return asked
+        self._again_at = now()
+        return self._asked
+
+    def hears(self, sent: float, reply: Any) -> None:
+        if not isinstance(reply, Exception):
+            self._again_at, self._pause, self._is_answered = None, FIRST_PAUSE, True
+            if int(reply):
+                self.lease.renewed(sent, self._asked)
+            else:
+                self._on_lost(NOT_RENEWED)
+        elif tells_the_end(reply):
+            self._on_lost(str(reply))
+        else:
+            if self._again_at is None and not passes(reply):
+                log.warning("%r is not renewed: %s", self.key, reply)
+            self.lease.not_renewed(reply)
+            pause = min(self._pause, self.lease.seconds / 10)
+            self._again_at, self._pause = now() + pause, 2 * pause
+
+
+class RenewalsBase:
+    """The holds that one thread or task renews, which exists while there is one that lives long enough. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._holds: WeakSet[Renewed] = WeakSet()
+        self._renewer: Any = None
+        #: Set when there is something to do for it.
+        self._changed: Any = None
+
+    def add(self, hold: Renewed) -> None:
+        if self._pid != os.getpid():
+            # After a fork the holds and the thread are the parent's.
+            self._reset()
+        with self._lock:
+            self._holds.add(hold)
+
+    def remove(self, hold: Renewed) -> None:
+        with self._lock:
+            self._holds.discard(hold)
+            is_empty = not self._holds
+        if is_empty:
+            # The thread or task has nothing more to wait for.
+            self._changed.set()
+
+    def _live(self) -> List[Renewed]:
+        with self._lock:
+            live = [hold for hold in self._holds if hold.is_live]
+            if not live:
+                self._renewer = None
+            return live
+
+
+Renewals = TypeVar("Renewals", bound=RenewalsBase)
+_LOCK = threading.Lock()
+
+
+def renewals_of(client: Any, route: Route, hold: Renewed, make: Callable[[], Renewals]) -> Renewals:
+    """Returns what renews this hold, one for a client, which keeps it.
+
+    In a cluster it is one for each node, as a node that stands still keeps its thread waiting. Holds that replicas
+    confirm have another, for the same reason.
+    """
+    kind = (route.peek(hold.key), hold.confirm is not None)
+    with _LOCK:
+        all_of: Optional[Dict[Any, Renewals]] = getattr(client, "_dsync_renewals", None)
+        if all_of is None:
+            all_of = client._dsync_renewals = {}
+        found = all_of.get(kind)
+        if found is None:
+            found = all_of[kind] = make()
+    found.add(hold)
+    return found
+
+
+def renew(holds: Callable[[], List[Renewed]]) -> Script[None]:
+    """Renews each of the holds at each third of its lease, until there is none."""
+    while live := holds():
+        moment = now()
+        next_at = min(hold.due_at for hold in live)
+        if moment < next_at:
+            yield Pause(min(next_at - moment, *(hold.lease.slice for hold in live)))
+            continue
+        due = [hold for hold in live if hold.is_due(moment)]
+        shortest = min(hold.lease.seconds for hold in live)
+        requests = [(hold.key, hold.part(shortest)) for hold in due]
+        replies = yield AskAll(requests, min(ANSWER_WITHIN, max(shortest / 3, 0.1)))
+        for hold, reply in zip(due, replies):
+            hold.hears(moment, reply)
