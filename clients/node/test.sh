@@ -34,19 +34,23 @@ if ! is_at_least_20; then
 fi
 
 mkdir -p "$home"
-if ! cmp -s "$here/package-lock.json" "$home/package-lock.json" || [ ! -d "$home/node_modules" ]; then
-    cp "$here/package.json" "$here/package-lock.json" "$home/"
+if ! cmp -s "$here/test/package-lock.json" "$home/package-lock.json" || [ ! -d "$home/node_modules" ]; then
+    cp "$here/test/package.json" "$here/test/package-lock.json" "$home/"
     (cd "$home" && npm ci --silent --no-audit --no-fund --ignore-scripts)
 fi
-rm -rf "$home/src" "$home/test" "$home/out"
-cp -R "$here/package.json" "$here/README.md" "$here/eslint.config.js" "$here/src" "$here/test" "$home/"
+sh "$here/build.sh" "$home/package"
+ln -sfn ../package "$home/node_modules/dsync-client"
+rm -rf "$home/test" "$home/out"
+cp -R "$here/README.md" "$here/eslint.config.js" "$here/test" "$home/"
 cp "$here/../../docs/acl.md" "$home/"
 cd "$home"
+rm test/package.json test/package-lock.json
 
-node_modules/.bin/eslint src test
+node_modules/.bin/eslint package/src test
 node_modules/.bin/tsc --project test/types
 # Users whose compiler checks the packages' own declarations too.
-node_modules/.bin/tsc --noEmit --strict --skipLibCheck false --lib es2022,esnext.disposable --types node src/index.d.ts
+node_modules/.bin/tsc --noEmit --strict --skipLibCheck false --target es2022 --module node16 --lib es2022,esnext.disposable \
+    --types node package/dist/index.d.ts
 # Each test has a bound of its own, in test/story.js. This one is for a file that ends all its tests and goes on living.
 node --test --test-concurrency=3 --test-timeout=960000 "$@" test/*.test.js
 

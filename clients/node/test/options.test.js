@@ -12,8 +12,6 @@ const { Server, queued } = require('./servers.js');
 const { standIn, tokenOf } = require('./stand_in.js');
 const { after, before, describe, test } = require('./story.js');
 
-const { NotAcquired } = dsync;
-
 for (const library of ALL) {
     describe(library.name, { concurrency: true }, () => {
         let server;
@@ -53,55 +51,6 @@ for (const library of ALL) {
             const plain = await dsync.semaphore(client, 'index', { limit: 1 });
             assert.equal(plain.index, undefined);
             await plain.release();
-        });
-
-        test('hold that ends early rests', async () => {
-            const asks = [
-                ['rests:k', (options) => dsync.lock(client, 'rests:k', options)],
-                ['rests:s', (options) => dsync.semaphore(client, 'rests:s', { limit: 1, ...options })],
-            ];
-            for (const [key, ask] of asks) {
-                const { fence } = await dsync.withHold(ask({ minHoldMs: 60_000, owner: 'web-1' }), (hold) => hold);
-                await assert.rejects(ask({ waitMs: 0 }), (error) => {
-                    const held = `held by web-1 \\(fence ${fence}, ended, rests for another \\d+ ms\\)$`;
-                    assert.match(error.message, new RegExp(held));
-                    assert.ok(error.holders[0].restingMs > 0 && error.holders[0].restingMs <= 60_000);
-                    return error instanceof NotAcquired;
-                });
-                await server.call('DEL', key);
-
-                const begun = performance.now();
-                for (let n = 1; n <= 3; n += 1) {
-                    await dsync.withHold(ask({ minHoldMs: 500 }), (hold) => hold);
-                }
-                assert.ok(performance.now() - begun >= 1_000);
-            }
-        });
-
-        test('lane with fewer permits is next', async () => {
-            const ask = (lane, ownConnection) => dsync.semaphore(client, 'lanes', { limit: 1, lane, ownConnection });
-            const first = await ask('flood');
-            const served = [];
-            const tasks = [];
-            for (const lane of ['flood', 'flood', 'flood', 'other']) {
-                const number = tasks.length;
-                tasks.push(dsync.withHold(ask(lane, number % 2 === 0), () => served.push(number)));
-                await queued(server, tasks.length, 'lanes', 'DSEM');
-            }
-            await first.release();
-            await Promise.all(tasks);
-            assert.deepEqual(served, [3, 0, 1, 2]);
-        });
-
-        test('lane has no more permits than its limit', async () => {
-            const ask = (lane, laneLimit) => dsync.semaphore(client, 'limited', { limit: 5, lane, laneLimit, waitMs: 0 });
-            const first = await ask('a', 2);
-            const others = [await ask('a', 2), await ask('b', 1)];
-            await assert.rejects(ask('a', 2), NotAcquired);
-            await assert.rejects(ask('b', 1), NotAcquired);
-            await first.release();
-            others.push(await ask('a', 2));
-            await Promise.all(others.map((hold) => hold.release()));
         });
     });
 }

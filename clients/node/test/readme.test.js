@@ -112,14 +112,14 @@ describe('README', () => {
 
 describe('README, install', () => {
     for (const lines of installs()) {
-        // `npm install ./clients/node` made a link that did not find cluster-key-slot.
         test(lines.trim().split('\n')[0], async (t) => {
             // As in a checkout, where nothing is installed beside the package.
             const checkout = mkdtempSync(path.join(tmpdir(), 'dsync-checkout-'));
             const fresh = mkdtempSync(path.join(tmpdir(), 'dsync-fresh-'));
             t.after(() => [checkout, fresh].forEach((folder) => rmSync(folder, { recursive: true })));
-            for (const name of ['package.json', 'src']) {
-                cpSync(path.join(__dirname, '..', name), path.join(checkout, 'clients/node', name), { recursive: true });
+            for (const name of ['package.json', 'package-lock.json', 'tsconfig.json', 'src']) {
+                const source = path.join(__dirname, '../package', name);
+                cpSync(source, path.join(checkout, 'clients/node', name), { recursive: true });
             }
             const inFresh = (file, ...words) =>
                 run(file, words, { cwd: fresh, timeout: 170_000, env: { ...process.env, DSYNC: checkout } });

@@ -181,7 +181,7 @@ test('grant that was long on its way is renewed first, and asked for anew if it 
         }
         return words[0] === 'DLOCK.ACQUIRE' ? [tokenOf(words), 8] : 1;
     });
-    const hold = await dsync.lock(client, 'k', { leaseMs: 60_000, marginMs: 1_000 });
+    const hold = await dsync.lock(client, 'k', { leaseMs: 10_000 });
     assert.equal(hold.fence, 8);
     const names = client.commands.map(([name]) => name);
     assert.deepEqual(names, ['DLOCK.ACQUIRE', 'DLOCK.RENEW', 'DLOCK.RELEASE', 'DLOCK.ACQUIRE']);
@@ -220,6 +220,47 @@ test('renewal that fails is tried again before the lease is over', async () => {
     await eventually(() => renewals >= 2, 'it is renewed');
     assert.ok(hold.isHeld);
     await hold.release();
+});
+
+const leaseOf = (words) => Number(words[words.indexOf('PX') + 1]);
+
+test('renewal with another lease counts from then on, a shorter one as soon as it is asked for', async () => {
+    let isSilent = false;
+    const client = standIn((...words) => (isSilent ? new Promise(() => {}) : words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 1));
+    const hold = await dsync.lock(client, 'k', { leaseMs: 30_000 });
+    assert.equal(await hold.renew({ leaseMs: 90_000 }), true);
+    assert.ok(hold.leftMs > 80_000 && hold.leftMs <= 88_000, `${hold.leftMs}`);
+    isSilent = true;
+    hold.renew({ leaseMs: 10_000 }).catch(() => {});
+    assert.ok(hold.leftMs <= 9_000, `${hold.leftMs}`);
+    assert.deepEqual(client.commands.map(leaseOf), [30_000, 90_000].concat(client.commands.length > 2 ? [10_000] : []));
+    await assert.rejects(hold.renew({ lease: 5 }), /hold.renew has no option 'lease'/);
+    await assert.rejects(hold.renew({ leaseMs: 0 }), /leaseMs must be a whole number/);
+});
+
+// Their moments may lie within one step of the wall clock.
+test('renewal directly behind the grant counts', async () => {
+    for (let round = 0; round < 200; round++) {
+        const client = standIn((...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 1));
+        const hold = await dsync.lock(client, `k${round}`, { leaseMs: 30_000 });
+        await hold.renew({ leaseMs: 90_000 });
+        assert.ok(hold.leftMs > 80_000, `round ${round}: ${hold.leftMs}`);
+        await hold.renew({ leaseMs: 20_000 });
+        assert.ok(hold.leftMs < 20_000, `round ${round}: ${hold.leftMs}`);
+        await hold.release();
+    }
+});
+
+test('renewals ask for no more than what is left of maxHoldMs, and the loss says so', async () => {
+    const client = standIn((...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 1));
+    const hold = await dsync.lock(client, 'k', { leaseMs: 900, maxHoldMs: 1_500 });
+    const began = performance.now();
+    await eventually(() => hold.signal.aborted, 'the hold is lost');
+    assert.match(hold.signal.reason.message, /it was held for as long as maxHoldMs allows, 1500 ms/);
+    const leases = client.commands.map(leaseOf);
+    assert.equal(leases[0], 900);
+    assert.ok(leases.at(-1) < 900 && leases.every((lease) => lease <= 900), `${leases}`);
+    assert.ok(performance.now() - began >= 600);
 });
 
 for (const { name, client: clientOf, answered } of KINDS) {

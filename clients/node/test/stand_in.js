@@ -2,7 +2,16 @@
 
 'use strict';
 
-const assert = require('node:assert/strict');
+/** What a connection of either library has besides; it is never subscribed to anything. */
+const CONNECTION = {
+    connect: async () => {},
+    disconnect: () => {},
+    on: () => {},
+    once: () => {},
+    listenerCount: () => 0,
+    unsubscribe: async () => {},
+    subscribe: () => Promise.reject(new Error('nothing is to be subscribed to')),
+};
 
 /** Returns a client of ioredis that answers each command with what `answer` returns for it, and keeps the commands. */
 function standIn(answer) {
@@ -15,14 +24,17 @@ function standIn(answer) {
         }
         return reply;
     };
-    return { commands, status: 'ready', call, duplicate: () => assert.fail('nothing is to be subscribed to') };
+    const client = { ...CONNECTION, commands, status: 'ready', call };
+    // Answers may be changed later, so a connection asks the client.
+    client.duplicate = () => ({ ...CONNECTION, call: (...words) => client.call(...words) });
+    return client;
 }
 
 /** The same as a client of node-redis. */
 function nodeRedisStandIn(answer) {
-    const { commands, call, duplicate } = standIn(answer);
+    const { commands, call } = standIn(answer);
     const sendCommand = async (words) => (words[0] === 'CLIENT' ? 'id=1 db=0 ' : call(...words));
-    return { commands, isOpen: true, sendCommand, duplicate };
+    return { commands, isOpen: true, sendCommand, duplicate: () => ({ ...CONNECTION, sendCommand }) };
 }
 
 const tokenOf = (words) => (words[0].endsWith('.ACQUIRE') ? words[words.indexOf('TOKEN') + 1] : words[2]);

@@ -65,10 +65,11 @@ async function use(client: Client): Promise<void> {
     });
     assert.equal(result, '{"attempt":1}');
     const begun = await once.begin(client, 'p');
-    if (begun.run !== undefined) {
+    if (begun.kind === 'run') {
         await begun.run.fail('no disk', { delayMs: 0 });
     } else {
-        assert.fail(begun.result ?? 'null');
+        const told: string | null = begun.result;
+        assert.fail(told ?? 'null');
     }
     const failed: unknown = await once.begin(client, 'p', { maxAttempts: 1 }).catch((error: unknown) => error);
     assert.ok(failed instanceof WorkFailed && failed.attempts === 1 && failed.reason === 'no disk');

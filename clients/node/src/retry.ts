@@ -1,31 +1,35 @@
 // Which errors may pass, and how often a request is sent again. Every request of this package may be sent again as it is:
 // its token says that it is the same one.
 
-'use strict';
-
-const { bounded, pause } = require('./timing.js');
-const { DsyncError, reasonOf, shown } = require('./errors.js');
+import { type AnyError, DsyncError, NotConfirmed, reasonOf, shown } from './errors.js';
+import type { Library } from './libraries/library.js';
+import type { Reply } from './replies.js';
+import { bounded, pause } from './timing.js';
 
 /** An answer that has not come in this time is overdue: the request is sent again, and the primary looked up afresh. */
-const ANSWER_MS = 2_000;
+export const ANSWER_MS = 2_000;
+/** How long requests are repeated while nothing answers, if nothing else is asked for. */
+export const RETRY_FOR_MS = 30_000;
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 1_000;
 
 /** The server is in the way, and another one, or the same one later, may answer. */
 const PASSING_ANSWER =
     /^(UNBLOCKED|READONLY|MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|NOREPLICAS|MISCONF|BUSY|OOM)(?![\w-])/;
+/** Another server has the key now, or has become the primary. */
+const ELSEWHERE = /^(READONLY|MOVED|ASK|CLUSTERDOWN|MASTERDOWN)(?![\w-])/;
 /** The token was withdrawn or has asked again elsewhere, or the group is gone: asking again would change nothing. */
 const FINAL_ANSWER = /^UNBLOCKED (released|superseded|the group was removed)/;
 /** The codes of Node.js for connections that are refused, closed or too slow, and for names that are not resolved now. */
-const PASSING_CODES = new Set([
+const PASSING_CODES = new Set<unknown>([
     ...['ECONNREFUSED', 'ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT', 'ERR_SOCKET_CONNECTION_TIMEOUT'],
     ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EAI_AGAIN', 'ENOTFOUND'],
 ]);
 
 /** The answer to a request is overdue. */
-class Unanswered extends DsyncError {
+export class Unanswered extends DsyncError {
     /** Names the server and the key. */
-    static of(library, key, ms, cause) {
+    static of(library: Library, key: string, ms: number, cause?: unknown): Unanswered {
         const why = cause === undefined ? '' : `: ${reasonOf(cause)}`;
         const message = `${library.serverOf(key)} has not answered for '${shown(key)}' in ${Math.round(ms)} ms${why}`;
         return new Unanswered(message, cause === undefined ? undefined : { cause });
@@ -33,7 +37,11 @@ class Unanswered extends DsyncError {
 }
 
 /** Whether the same request may be answered later: the one table of this package, for all its commands. */
-function isRetryable(library, error) {
+export function isRetryable(library: Library, thrown: unknown): boolean {
+    const error = thrown as AnyError;
+    if (thrown instanceof NotConfirmed) {
+        return !thrown._isFinal;
+    }
     if (isAnswer(error)) {
         return PASSING_ANSWER.test(error.message) && !FINAL_ANSWER.test(error.message);
     }
@@ -41,20 +49,25 @@ function isRetryable(library, error) {
 }
 
 /** Whether the server has answered with an error, of this code if one is given. */
-function isAnswer(error, code) {
-    const isAnswered = classesOf(error).some((name) => ANSWER_CLASSES.has(name));
-    return isAnswered && (code === undefined || error.message.split(' ', 1)[0] === code);
+export function isAnswer(thrown: unknown, code?: string): thrown is Error {
+    const isAnswered = classesOf(thrown).some((name) => ANSWER_CLASSES.has(name));
+    return isAnswered && (code === undefined || (thrown as Error).message.split(' ', 1)[0] === code);
 }
 
-function isOfConnection(library, error) {
+/** Whether the server that has answered is not the one to ask. */
+export function isElsewhere(thrown: unknown): boolean {
+    return isAnswer(thrown) && ELSEWHERE.test(thrown.message);
+}
+
+function isOfConnection(library: Library, error: AnyError): boolean {
     return (
         error instanceof Unanswered ||
         PASSING_CODES.has(error.code) ||
         // An error for several addresses, and one of node-redis that has given up to connect again.
-        [...(error.errors ?? []), error.originalError].some((one) => one && isOfConnection(library, one)) ||
+        [...(error.errors ?? []), error.originalError].some((one) => one !== undefined && isOfConnection(library, one)) ||
         classesOf(error).some((name) => library.connectionClasses.has(name)) ||
         // ioredis has classes for a few of these errors only.
-        (library.connectionMessages?.test(error.message) ?? false)
+        library.connectionMessages.test(error.message)
     );
 }
 
@@ -65,44 +78,61 @@ const ANSWER_CLASSES = new Set(['ReplyError', 'ErrorReply']);
  * Returns the names of the classes of an error. The classes themselves are in the caller's copy of the library, which this
  * package cannot import. `error.name` would not do: anything may be called a TimeoutError.
  */
-function classesOf(error) {
+function classesOf(error: unknown): string[] {
     const names = [];
-    for (let at = Object.getPrototypeOf(error); at !== null && at !== Error.prototype; at = Object.getPrototypeOf(at)) {
-        names.push(at.constructor?.name);
+    let at = Object.getPrototypeOf(error) as object | null;
+    for (; at !== null && at !== Error.prototype; at = Object.getPrototypeOf(at) as object | null) {
+        names.push(at.constructor.name);
     }
     return names;
 }
 
-/** The pauses between attempts: from 50 ms to a second, with some chance in them so that clients do not return all at once. */
-class Backoff {
+/** The pauses between attempts: from 50 ms to a second, with some chance in them so that not all return at once. */
+export class Backoff {
     #nextMs = FIRST_PAUSE_MS;
 
-    reset() {
+    reset(): void {
         this.#nextMs = FIRST_PAUSE_MS;
     }
 
-    async pause(atMostMs, signal) {
+    async pause(atMostMs: number, signal?: AbortSignal): Promise<void> {
         const ms = this.#nextMs * (0.5 + Math.random() / 2);
         this.#nextMs = Math.min(2 * this.#nextMs, LONGEST_PAUSE_MS);
         await pause(Math.min(ms, Math.max(0, atMostMs)), signal);
     }
 }
 
+interface Answer {
+    answer: Reply;
+    /** The requests that were sent earlier, whose answers may be on the way. */
+    earlier: Promise<Reply>[];
+}
+
 /**
- * Sends a request for the key until the server answers it, for `forMs` milliseconds at most. Resolves to the answer, and to
- * the promises of those that were sent earlier. Rejects when the time is over, on an error that will not pass, and when the
- * caller has closed the client.
+ * Sends a request for the key until the server answers it, for `forMs` milliseconds at most; an answer is overdue after
+ * `answerMs`. Rejects when the time is over, on an error that will not pass, when the caller has closed the client, and when
+ * the signal aborts.
  */
-async function untilAnswered(library, key, send, forMs) {
+export async function untilAnswered(
+    library: Library,
+    key: string,
+    send: () => Promise<Reply>,
+    forMs: number,
+    answerMs = ANSWER_MS,
+    signal?: AbortSignal,
+): Promise<Answer> {
     const deadline = performance.now() + forMs;
     const backoff = new Backoff();
-    const sent = [];
-    let cause;
+    const sent: Promise<Reply>[] = [];
+    let cause: unknown;
     for (;;) {
+        signal?.throwIfAborted();
         try {
-            sent.push(send());
-            const reply = sent.at(-1).then((answer) => ({ answer, earlier: sent.slice(0, -1) }));
-            const found = await bounded(reply, Math.min(ANSWER_MS, deadline - performance.now()));
+            const earlier = [...sent];
+            const asked = send();
+            sent.push(asked);
+            const reply = asked.then((answer) => ({ answer, earlier }));
+            const found = await bounded(reply, Math.min(answerMs, deadline - performance.now()), signal);
             if (found !== undefined) {
                 return found;
             }
@@ -113,10 +143,8 @@ async function untilAnswered(library, key, send, forMs) {
             cause = error;
         }
         if (performance.now() >= deadline) {
-            throw Unanswered.of(library, key, forMs, cause);
+            throw cause instanceof NotConfirmed ? cause : Unanswered.of(library, key, forMs, cause);
         }
-        await backoff.pause(deadline - performance.now());
+        await backoff.pause(deadline - performance.now(), signal);
     }
 }
-
-module.exports = { ANSWER_MS, Backoff, Unanswered, isAnswer, isRetryable, untilAnswered };

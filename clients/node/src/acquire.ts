@@ -1,0 +1,338 @@
+// Asks for a hold until it is granted, refused, or the caller gives up.
+//
+// A request that waits takes a place in the server's queue (QUEUE), which needs no connection: so any number of requests can
+// share one. It hears of its turn from the client's subscription, or waits on its place with a connection of its own.
+
+import { Claim, type Family } from './claim.js';
+import { NotAcquired, NotConfirmed, WorkFailed } from './errors.js';
+import type { Hold } from './hold.js';
+import { Moment } from './lease.js';
+import type { Client, Words } from './libraries/library.js';
+import { OwnConnection } from './line.js';
+import { type HoldOptions, ms } from './options.js';
+import { type Done, fieldsOf, type Granted, holdersOf, type Outcome, outcomeOf, type Reply } from './replies.js';
+import { ANSWER_MS, Backoff, isAnswer, isRetryable, RETRY_FOR_MS, Unanswered, untilAnswered } from './retry.js';
+import { bounded, pause, takeSignal } from './timing.js';
+import type { Listener } from './turns.js';
+
+/** How often a request asks again while it hears of nothing. */
+const UNHEARD_ASKS_EVERY_MS = 1_000;
+/** A subscription can be at a server that the key has left, or that is frozen. */
+const LONGEST_SILENCE_MS = 2_000;
+/** How long who gives up waits for the server to confirm it, or to say who holds; and after a try. */
+export const FAREWELL_MS = 1_000;
+const FAREWELL_OF_TRY_MS = 500;
+/** How long a try lasts at most, whatever the server does. */
+export const TRY_MS = 2_000;
+/** The option by which `allOf` tells the deadline of all its tries. */
+export const TRY_UNTIL = Symbol('until when a try lasts');
+
+interface Asked extends HoldOptions {
+    [TRY_UNTIL]?: number;
+}
+
+/** How long the caller waits. */
+interface Patience {
+    isTry: boolean;
+    deadline: number;
+    retryForMs: number;
+}
+
+/** The answer to a request, and when that was sent; or the error that was the end of it. */
+interface Answer {
+    found: Outcome;
+    sent: Moment;
+    cause?: unknown;
+}
+
+/**
+ * Resolves to the hold, or to what is done already. Rejects with NotAcquired, NotConfirmed, WorkFailed, the reason of the
+ * signal, or an error that will not pass.
+ */
+export async function acquire<H extends Hold>(
+    client: Client,
+    family: Family,
+    key: string,
+    options: Asked,
+    words: string[],
+    Class: new (claim: Claim, found: Granted, sent: Moment) => H,
+): Promise<H | Done> {
+    takeSignal(options.signal);
+    const waitMs = options.waitMs === undefined ? Infinity : ms('waitMs', options.waitMs);
+    const isTry = waitMs === 0;
+    const deadline = isTry ? (options[TRY_UNTIL] ?? performance.now() + TRY_MS) : performance.now() + waitMs;
+    const patience = { isTry, deadline, retryForMs: ms('retryForMs', options.retryForMs ?? RETRY_FOR_MS) };
+    for (;;) {
+        const claim = new Claim(client, family, key, options, words);
+        const asking = new Asking(claim, options, patience);
+        const { found, sent, cause } = await asking.outcome();
+        switch (found.kind) {
+            case 'granted': {
+                const since = await freshSince(claim, sent, isTry ? deadline : Infinity);
+                if (since !== undefined) {
+                    const hold = new Class(claim, found, since);
+                    asking.becomes(hold);
+                    return hold;
+                }
+                // The lease has ended on the way. Its token is used up; ask with another one.
+                void asking.withdraw();
+                break;
+            }
+            case 'done':
+                return found;
+            case 'failed':
+                throw new WorkFailed(key, found.reason, found.attempts);
+            default: {
+                if (cause instanceof NotConfirmed) {
+                    throw cause;
+                }
+                // A try asks for nothing else if it was not answered.
+                const isKnown = !isTry || cause === undefined;
+                const info = isKnown && (await bounded(claim.info(), farewellMs(patience)).catch(() => undefined));
+                throw new NotAcquired(key, holdersOf(info), stateOf(info), claim.server, cause);
+            }
+        }
+    }
+}
+
+function farewellMs({ isTry, deadline }: Patience): number {
+    return isTry ? Math.min(FAREWELL_OF_TRY_MS, deadline - performance.now()) : FAREWELL_MS;
+}
+
+/**
+ * Resolves to the Moment from which the lease of a grant is counted, `sent` or later; undefined if the lease has ended. A
+ * grant that came by waiting was asked for long ago, so it is renewed first.
+ */
+async function freshSince(claim: Claim, sent: Moment, deadline: number): Promise<Moment | undefined> {
+    const { library, key, leaseMs } = claim;
+    if (sent.agoMs <= leaseMs / 10) {
+        return sent;
+    }
+    const renewedAt = new Moment();
+    const forMs = Math.min(leaseMs - claim.marginOf(leaseMs), deadline - performance.now());
+    const renew = () => claim.renew(leaseMs, false);
+    const reply = await untilAnswered(library, key, renew, forMs, claim.answerMs).catch(() => undefined);
+    return Number(reply?.answer) === 1 ? renewedAt : undefined;
+}
+
+/** Says whether the key is paused, or its work is delayed. */
+function stateOf(info: Reply): string {
+    const { 'paused-ms': pausedMs, 'delay-left-ms': delayMs } = fieldsOf(info);
+    const paused = Number(pausedMs) > 0 ? `, paused for another ${String(pausedMs)} ms` : '';
+    return paused || (Number(delayMs) > 0 ? `, delayed for another ${String(delayMs)} ms` : '');
+}
+
+/** One token on its way to a hold. */
+class Asking {
+    readonly #signal: AbortSignal | undefined;
+    readonly #ownConnection: OwnConnection | undefined;
+    #listener: Listener | undefined;
+    /** The requests that are not answered yet. One that is overdue may arrive late, and be granted then. */
+    readonly #unanswered = new Set<Promise<Answer>>();
+    /** Whether a request was not answered, and was sent again. */
+    #isRepeated = false;
+    /** Whether the server may have a place, or a hold that nobody has read of, for the token. */
+    #mayHold = false;
+    /** What was answered last, if it was not confirmed. */
+    #notConfirmed: NotConfirmed | undefined;
+
+    constructor(
+        private readonly claim: Claim,
+        { signal, ownConnection = false }: HoldOptions,
+        private readonly patience: Patience,
+    ) {
+        this.#signal = signal;
+        this.#ownConnection = ownConnection ? new OwnConnection(claim.library) : undefined;
+    }
+
+    /** Resolves to the outcome, and to when the request for it was sent. */
+    async outcome(): Promise<Answer> {
+        try {
+            return await this.#ask();
+        } finally {
+            this.#listener?.close();
+            this.#ownConnection?.close();
+            if (this.#mayHold) {
+                await bounded(this.withdraw(), farewellMs(this.patience));
+            }
+        }
+    }
+
+    /** The token has become a hold. What arrives when that has ended would be granted anew, so it is given back then. */
+    becomes(hold: Hold): void {
+        void this.#whenAnswered((found) => {
+            const isAnother = found?.kind === 'waiting' || (found?.kind === 'granted' && found.fence !== hold.fence);
+            return !hold.isHeld || isAnother ? this.#giveBack() : undefined;
+        });
+    }
+
+    /**
+     * Gives up what the token has. Otherwise the turn would come to a request that nobody waits for, and hold up the others.
+     * Resolves when nothing of it is on its way any more.
+     */
+    withdraw(): Promise<unknown> {
+        // A request can arrive after the RELEASE: they are on different connections.
+        return Promise.all([this.#giveBack(), ...this.#whenAnswered(() => this.#giveBack())]);
+    }
+
+    /** Calls back with the answer of each request that is on its way; with undefined if its connection has broken. */
+    #whenAnswered(callback: (found: Outcome | undefined) => Promise<unknown> | undefined): Promise<unknown>[] {
+        return [...this.#unanswered].map(async (asked) => {
+            const answer = await asked.catch(() => undefined);
+            return callback(answer?.found);
+        });
+    }
+
+    async #giveBack(): Promise<void> {
+        const { library, key, leaseMs } = this.claim;
+        await untilAnswered(library, key, () => this.claim.end('RELEASE', []), leaseMs).catch(() => {});
+    }
+
+    async #ask(): Promise<Answer> {
+        const { library, key } = this.claim;
+        const { isTry, retryForMs } = this.patience;
+        const waiting = isTry ? [] : ['QUEUE', String(this.claim.placeMs)];
+        const backoff = new Backoff();
+        let refusedAt = -Infinity;
+        let failingSince: number | undefined;
+        for (;;) {
+            this.#signal?.throwIfAborted();
+            this.#listener?.reset();
+            const { answer, error } = await this.#askOnce(waiting);
+            if (answer === undefined) {
+                this.#isRepeated = true;
+                this.#signal?.throwIfAborted();
+                if (library.isClosed || !isRetryable(library, error)) {
+                    throw error;
+                }
+                if (isTry || this.#leftMs <= 0) {
+                    // The time was over before the answer was overdue, and the one before said that others hold.
+                    const isKnown = error instanceof Unanswered && performance.now() - refusedAt < ANSWER_MS;
+                    const cause = this.#notConfirmed ?? (isKnown ? undefined : error);
+                    return { found: { kind: 'refused' }, sent: new Moment(), cause };
+                }
+                failingSince ??= performance.now();
+                if (performance.now() - failingSince >= retryForMs) {
+                    throw this.#notConfirmed ?? Unanswered.of(library, key, retryForMs, error);
+                }
+                if (error instanceof Unanswered || (error as Error).message.startsWith('READONLY')) {
+                    // The primary is frozen or cut off, or has become a replica: nothing is announced there.
+                    this.claim.turns.close();
+                }
+                await backoff.pause(this.#leftMs, this.#signal);
+                continue;
+            }
+            backoff.reset();
+            failingSince = undefined;
+            if (answer.found.kind !== 'waiting' || this.#leftMs <= 0) {
+                return answer;
+            }
+            refusedAt = performance.now();
+            const turn = await this.#wait(answer.found.channel);
+            if (turn !== undefined) {
+                return turn;
+            }
+        }
+    }
+
+    /** Asks over a connection that the requests of the client share. Resolves to the answer, or to the error. */
+    async #askOnce(waiting: string[]): Promise<{ answer?: Answer | undefined; error: unknown }> {
+        try {
+            const shared = () => this.claim.ask(waiting);
+            const answer = await this.#send(shared, Math.min(this.claim.answerMs, this.#leftMs));
+            return { answer, error: new Unanswered('the server has not answered') };
+        } catch (error) {
+            return { error };
+        }
+    }
+
+    get #leftMs(): number {
+        return this.patience.deadline - performance.now();
+    }
+
+    /** Sends the request. Resolves to undefined when nobody waits for its answer any more. */
+    async #send(send: () => Promise<Reply>, forMs: number): Promise<Answer | undefined> {
+        const sent = new Moment();
+        this.#mayHold = true;
+        const asked = send().then((reply) => ({ found: outcomeOf(reply), sent }));
+        this.#unanswered.add(asked);
+        const answered = () => this.#unanswered.delete(asked);
+        asked.then(answered, answered);
+        try {
+            const answer = await bounded(asked, forMs, this.#signal);
+            if (answer === undefined) {
+                this.#isRepeated = true;
+            } else {
+                this.#mayHold = answer.found.kind === 'waiting';
+                this.#notConfirmed = undefined;
+            }
+            return answer;
+        } catch (error) {
+            this.#notConfirmed = error instanceof NotConfirmed ? error : this.#notConfirmed;
+            throw error;
+        }
+    }
+
+    /** Waits for the turn of the place. Resolves to the outcome if it is known then, otherwise to undefined: ask again. */
+    async #wait(channel: string): Promise<Answer | undefined> {
+        if (this.#ownConnection !== undefined) {
+            return this.#waitOn(this.#ownConnection);
+        }
+        if (this.#listener?.isRefused) {
+            await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+            return undefined;
+        }
+        if (!this.#listener?.isLive || this.#listener.channel !== channel) {
+            this.#listener?.close();
+            this.#listener = this.claim.turns.listen(this.claim.key, channel);
+            const forMs = Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs);
+            const isSubscribed = await bounded(this.#listener.subscribed, forMs, this.#signal);
+            if (isSubscribed !== true) {
+                await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+            }
+            // The turn may have come before the subscription: ask once more.
+            return undefined;
+        }
+        await this.#listener.next(Math.min(this.#askEveryMs, this.#leftMs), this.#signal);
+        return undefined;
+    }
+
+    get #askEveryMs(): number {
+        return Math.min(LONGEST_SILENCE_MS, this.claim.placeMs / 3);
+    }
+
+    async #waitOn(own: OwnConnection): Promise<Answer | undefined> {
+        const { library, key, needs } = this.claim;
+        const blockMs = Math.ceil(Math.min(this.#askEveryMs, this.#leftMs));
+        if (blockMs <= 0) {
+            return undefined;
+        }
+        try {
+            const line = await bounded(own.opened(key), blockMs, this.#signal);
+            if (line === undefined) {
+                return undefined;
+            }
+            const words: Words = this.claim.request(['BLOCK', String(blockMs)]);
+            const forMs = blockMs + (needs?.ofGrant.withinMs ?? 0) + UNHEARD_ASKS_EVERY_MS;
+            const answer = await this.#send(() => own.send(key, words, needs?.ofGrant), forMs);
+            if (answer === undefined) {
+                own.close();
+            }
+            if (answer?.found.kind === 'refused') {
+                // A BLOCK that ran out leaves the place in the queue.
+                this.#mayHold = true;
+                return undefined;
+            }
+            return answer;
+        } catch (error) {
+            own.close();
+            // A request of this token that was overdue has arrived late, and has taken over the place.
+            const isBySelf = this.#isRepeated && isAnswer(error, 'UNBLOCKED');
+            if (!isBySelf && !isRetryable(library, error)) {
+                throw error;
+            }
+            await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+            return undefined;
+        }
+    }
+}

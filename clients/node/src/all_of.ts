@@ -1,0 +1,148 @@
+// Several keys at once.
+
+import { FAREWELL_MS, TRY_MS, TRY_UNTIL } from './acquire.js';
+import type { Hold } from './hold.js';
+import type { Client } from './libraries/library.js';
+import { lock } from './lock.js';
+import { Loss } from './loss.js';
+import { type AllOfOptions, checkNames, type HoldOptions, type LockOptions, ms, type SemaphoreOptions } from './options.js';
+import { semaphore } from './semaphore.js';
+import { bounded } from './timing.js';
+
+/** A key of `allOf`: a text is a lock. */
+export type Want =
+    | string
+    | ({ lock: string } & Omit<LockOptions, keyof HoldOptions>)
+    | ({ semaphore: string } & Omit<SemaphoreOptions, keyof HoldOptions>);
+
+/** The holds of `allOf`, released together. */
+export class Holds {
+    /** In the order in which the keys were given. */
+    readonly holds: readonly Hold[];
+    readonly #loss = new Loss(this);
+
+    /** @internal */
+    constructor(holds: Hold[]) {
+        this.holds = holds;
+        for (const hold of holds) {
+            hold._onLoss((reason) => this.#loss.tell(reason));
+        }
+    }
+
+    /** Aborts with a HoldLost when the first hold is lost. */
+    get signal(): AbortSignal {
+        return this.#loss.signal;
+    }
+
+    /** For how many milliseconds all holds are certain without another renewal. */
+    get leftMs(): number {
+        return Math.min(...this.holds.map((hold) => hold.leftMs));
+    }
+
+    /** Whether none of the holds was released or lost. */
+    get isHeld(): boolean {
+        return this.leftMs > 0;
+    }
+
+    throwIfLost(): void {
+        for (const hold of this.holds) {
+            hold.throwIfLost();
+        }
+    }
+
+    /** Releases all. Resolves to whether the server ended every one of them now. */
+    async release(): Promise<boolean> {
+        const { isEnded } = await this._release();
+        return isEnded;
+    }
+
+    async [Symbol.asyncDispose](): Promise<void> {
+        this.#loss.over();
+        await Promise.all(this.holds.map((hold) => hold[Symbol.asyncDispose]()));
+    }
+
+    /** As of a hold. @internal */
+    async _release(): Promise<{ isEnded: boolean; isFirst: boolean }> {
+        this.#loss.over();
+        const settled = await Promise.allSettled(this.holds.map((hold) => hold._release()));
+        const notEnded = settled.flatMap((one) => {
+            if (one.status === 'rejected') {
+                throw one.reason;
+            }
+            return one.value.isEnded ? [] : [one.value];
+        });
+        return { isEnded: notEnded.length === 0, isFirst: notEnded.some(({ isFirst }) => isFirst) };
+    }
+
+    /** The key and the fence of a loss that only the releases found. @internal */
+    get key(): string {
+        return this.holds.map(({ key }) => key).join("', '");
+    }
+
+    /** @internal */
+    get fence(): string {
+        return this.holds.map(({ fence }) => fence).join(', ');
+    }
+
+    /** @internal */
+    get _isEnded(): boolean {
+        return this.holds.every((hold) => hold._isEnded);
+    }
+}
+
+/**
+ * Waits for several keys, which are acquired one after the other in the order of their names, so that no two callers wait
+ * for each other. The wait and the signal are for all together; if one cannot be had, the others are released.
+ */
+export async function allOf(client: Client, keys: readonly Want[], given: AllOfOptions = {}): Promise<Holds> {
+    checkNames('allOf', given);
+    const { inGivenOrder = false, ...options } = given;
+    const wants = keys.map(wantOf);
+    if (new Set(wants.map(({ key }) => key)).size < wants.length) {
+        throw new TypeError('allOf was given the same key twice: it would wait for itself');
+    }
+    if (wants.length === 0) {
+        throw new TypeError('allOf needs at least one key');
+    }
+    const order = inGivenOrder ? wants : [...wants].sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
+    const deadline = options.waitMs === undefined ? undefined : performance.now() + ms('waitMs', options.waitMs);
+    // Together too a try is short; so is each try that a wait becomes when it has run out.
+    const tryUntil = (deadline ?? Infinity) + TRY_MS;
+    const holds = new Map<string, Hold>();
+    try {
+        for (const { key, acquire } of order) {
+            // A wait of 0 stays a try, and a wait that has run out becomes one.
+            const leftMs = () => Math.max(0, (deadline ?? Infinity) - performance.now());
+            const left = deadline === undefined ? {} : { waitMs: leftMs(), [TRY_UNTIL]: tryUntil };
+            holds.set(key, await acquire(client, { ...options, ...left }));
+        }
+        const all = new Holds(wants.map(({ key }) => holds.get(key) as Hold));
+        all.throwIfLost();
+        return all;
+    } catch (error) {
+        // The releases go on if the server does not answer now.
+        const released = Promise.all([...holds.values()].map((hold) => hold[Symbol.asyncDispose]()));
+        await bounded(released, Math.min(FAREWELL_MS, tryUntil - performance.now()));
+        throw error;
+    }
+}
+
+interface Wanted {
+    key: string;
+    acquire: (client: Client, options: HoldOptions) => Promise<Hold>;
+}
+
+function wantOf(want: Want): Wanted {
+    if (typeof want === 'string') {
+        return { key: want, acquire: (client, options) => lock(client, want, options) };
+    }
+    if ('lock' in want && !('semaphore' in want)) {
+        const { lock: key, ...own } = want;
+        return { key, acquire: (client, options) => lock(client, key, { ...options, ...own }) };
+    }
+    if ('semaphore' in want && !('lock' in want)) {
+        const { semaphore: key, ...own } = want;
+        return { key, acquire: (client, options) => semaphore(client, key, { ...options, ...own }) };
+    }
+    throw new TypeError('allOf takes texts, { lock } and { semaphore, limit }');
+}

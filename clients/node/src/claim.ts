@@ -1,0 +1,129 @@
+// What a caller claims: a key of a family under a token of its own. The token names one request, so that the request may be
+// repeated, and is never used again.
+
+import { randomUUID } from 'node:crypto';
+import { hostname, userInfo } from 'node:os';
+
+import { clientOf } from './client.js';
+import type { Client, Library, Words } from './libraries/library.js';
+import type { Confirmation } from './line.js';
+import { type Confirmations, confirmationsOf, type HoldOptions, marginOf, wholeMs } from './options.js';
+import type { Reply } from './replies.js';
+import type { Renewals } from './renewal.js';
+import type { Requests } from './requests.js';
+import { ANSWER_MS } from './retry.js';
+import type { Turns } from './turns.js';
+
+const LEASE_MS = 30_000;
+const PLACE_MS = 5_000;
+const OWNER_BYTES = 128;
+
+/** The prefix of each family's commands, and its command that grants. */
+const FAMILIES = {
+    lock: ['DLOCK', 'ACQUIRE'],
+    semaphore: ['DSEM', 'ACQUIRE'],
+    group: ['DWG', 'ADD'],
+    once: ['DONCE', 'BEGIN'],
+} as const;
+
+export type Family = keyof typeof FAMILIES;
+
+export class Claim {
+    readonly library: Library;
+    readonly requests: Requests;
+    readonly renewals: Renewals;
+    readonly turns: Turns;
+    readonly key: string;
+    readonly leaseMs: number;
+    readonly maxHoldMs: number;
+    readonly placeMs: number;
+    readonly needs: Confirmations | undefined;
+    /** Not to be shown to anybody. */
+    readonly #token = randomUUID();
+    readonly #options: HoldOptions;
+    readonly #prefix: string;
+    readonly #grant: string;
+    readonly #words: string[];
+
+    /** `words` are the options of the family in the request. */
+    constructor(client: Client, family: Family, key: string, options: HoldOptions, words: string[]) {
+        if (typeof key !== 'string' || key === '') {
+            throw new TypeError('the key must be a string, and not empty');
+        }
+        ({ library: this.library, requests: this.requests, renewals: this.renewals, turns: this.turns } = clientOf(client));
+        this.key = key;
+        this.maxHoldMs = options.maxHoldMs === undefined ? Infinity : wholeMs('maxHoldMs', options.maxHoldMs);
+        this.leaseMs = Math.min(wholeMs('leaseMs', options.leaseMs ?? LEASE_MS), this.maxHoldMs);
+        this.#options = options;
+        this.marginOf(this.leaseMs);
+        this.needs = confirmationsOf(key, this.leaseMs, options);
+        this.placeMs = wholeMs('placeMs', options.placeMs ?? PLACE_MS, 1_000);
+        [this.#prefix, this.#grant] = FAMILIES[family];
+        const owner = options.owner ?? thisProcess();
+        this.#words = [...words, ...(owner === '' ? [] : ['OWNER', owner])];
+    }
+
+    /** The address of the server that has the key, for errors. */
+    get server(): string {
+        return this.library.serverOf(this.key);
+    }
+
+    /** How long before the end of such a lease the hold counts as lost. */
+    marginOf(leaseMs: number): number {
+        return marginOf(leaseMs, this.#options);
+    }
+
+    /** An answer is overdue after this, also one that must be confirmed. */
+    get answerMs(): number {
+        return ANSWER_MS + (this.needs?.ofGrant.withinMs ?? 0);
+    }
+
+    /** The request for the hold; `waiting` is its QUEUE or BLOCK, if it has one. */
+    request(waiting: string[]): Words {
+        const lease = String(this.leaseMs);
+        return [`${this.#prefix}.${this.#grant}`, this.key, 'TOKEN', this.#token, 'PX', lease, ...this.#words, ...waiting];
+    }
+
+    /** Sends the request over a connection that all requests of the client share. */
+    ask(waiting: string[]): Promise<Reply> {
+        return this.#send(this.request(waiting), this.needs?.ofGrant);
+    }
+
+    /** Renews over the connection of renewals, or where the request was sent. */
+    renew(leaseMs: number, isBeside = true): Promise<Reply> {
+        const words: Words = [`${this.#prefix}.RENEW`, this.key, this.#token, 'PX', String(leaseMs)];
+        const needs = this.needs?.ofGrant;
+        return isBeside ? this.requests.sendBeside(this.key, words, needs) : this.#send(words, needs);
+    }
+
+    /** Sends what ends the hold: RELEASE, DONE or FAIL. */
+    end(verb: string, words: string[]): Promise<Reply> {
+        const command: Words = [`${this.#prefix}.${verb}`, this.key, this.#token, ...words];
+        return this.#send(command, verb === 'DONE' ? this.needs?.ofDone : undefined);
+    }
+
+    info(): Promise<Reply> {
+        return this.requests.send(this.key, [`${this.#prefix}.INFO`, this.key, 'COUNT', '3']);
+    }
+
+    #send(words: Words, needs: Confirmation | undefined): Promise<Reply> {
+        const { requests, key } = this;
+        return needs === undefined ? requests.send(key, words) : requests.sendBeside(key, words, needs);
+    }
+}
+
+/** Returns `user@host:pid` of this process, in 128 bytes: the end of a long host name is left out. */
+function thisProcess(): string {
+    const [before, after] = [`${userName()}@`, `:${process.pid}`];
+    const left = OWNER_BYTES - Buffer.byteLength(before) - Buffer.byteLength(after);
+    return `${before}${hostname().slice(0, Math.max(0, left))}${after}`;
+}
+
+function userName(): string {
+    try {
+        return userInfo().username;
+    } catch {
+        // A user id without a name, as in many containers.
+        return String(process.geteuid?.());
+    }
+}

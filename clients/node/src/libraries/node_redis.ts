@@ -1,0 +1,240 @@
+// node-redis (the package `redis`): createClient, createCluster and createSentinel.
+
+import slotOf from 'cluster-key-slot';
+
+import type { Reply } from '../replies.js';
+import { ANSWER_MS, Unanswered } from '../retry.js';
+import { bounded } from '../timing.js';
+import { connected, type Connection, type Library, type Words } from './library.js';
+
+/** What is used of a client of one server, or of a connection. */
+export interface Plain {
+    readonly isOpen?: boolean;
+    readonly options?: {
+        database?: number;
+        commandOptions?: object;
+        socket?: { host?: string; port?: number; path?: string };
+    };
+    sendCommand(words: Words): Promise<Reply>;
+    duplicate(options: object): Plain;
+    connect(): Promise<unknown>;
+    /** node-redis 4 does not have it. */
+    destroy?(): unknown;
+    disconnect(): unknown;
+    on(event: string, listener: () => void): void;
+    once(event: string, listener: () => void): void;
+    subscribe(channel: string, listener: () => void): Promise<unknown>;
+    unsubscribe(channel: string): Promise<unknown>;
+    sSubscribe(channel: string, listener: () => void): Promise<unknown>;
+    sUnsubscribe(channel: string): Promise<unknown>;
+    ref?(): void;
+    unref?(): void;
+}
+
+interface Node {
+    address: string;
+}
+
+/** What is used of a client of a cluster. */
+interface Cluster {
+    readonly masters: Node[];
+    readonly slots: ({ master: Node } | undefined)[];
+    nodeClient(node: Node): Promise<Plain> | Plain;
+    sendCommand(key: string, isReadonly: boolean, words: Words): Promise<Reply>;
+}
+
+/** What is used of a client that Sentinels tell who the primary is. */
+interface Sentinel {
+    getSentinelNode(): unknown;
+    _execute<T>(isReadonly: boolean, work: (plain: Plain) => Promise<T>): Promise<T>;
+}
+
+/** The classes of errors of its connections. */
+const CONNECTION_CLASSES = new Set([
+    ...['ConnectionTimeoutError', 'SocketTimeoutError', 'TimeoutError', 'SocketClosedUnexpectedlyError'],
+    ...['ClientOfflineError', 'ClientClosedError', 'DisconnectsClientError'],
+    ...['RootNodesUnavailableError', 'MaxCommandRedirectionsError'],
+]);
+
+/** The primary of a key is not known now: an error of this package, like those of the library. */
+class PrimaryUnknownError extends Error {}
+CONNECTION_CLASSES.add(PrimaryUnknownError.name);
+
+/** How long a new connection waits to be told the database, or the primary. */
+const LOOK_UP_MS = 500;
+
+/** Those that are of class Error, without a code: while Sentinels are away or do not agree. */
+const CONNECTION_MESSAGES = /^None of the sentinels are available|^no valid master node/;
+
+export class NodeRedis implements Library {
+    readonly connectionClasses = CONNECTION_CLASSES;
+    readonly connectionMessages = CONNECTION_MESSAGES;
+    readonly #plain: Plain;
+    readonly #cluster: Cluster | undefined;
+    readonly #sentinel: Sentinel | undefined;
+    /** The client of the primary that a client for Sentinels has sent its last request with. */
+    #plainOfSentinel: Plain | undefined;
+    /** The database that the caller has selected, as far as the client has told. */
+    #database: number | undefined;
+    #isDatabaseAsked = false;
+
+    constructor(client: object) {
+        this.#plain = client as Plain;
+        this.#cluster = 'nodeClient' in client ? (client as Cluster) : undefined;
+        this.#sentinel = 'getSentinelNode' in client ? (client as Sentinel) : undefined;
+    }
+
+    get isCluster(): boolean {
+        return this.#cluster !== undefined;
+    }
+
+    get isClosed(): boolean {
+        return this.#plain.isOpen === false;
+    }
+
+    send(key: string, words: Words): Promise<Reply> {
+        if (this.#cluster !== undefined) {
+            return this.#cluster.sendCommand(key, false, words);
+        }
+        if (this.#sentinel !== undefined) {
+            return this.#withPrimary(this.#sentinel, (plain) => plain.sendCommand(words));
+        }
+        const reply = this.#plain.sendCommand(words);
+        if (!this.#isDatabaseAsked) {
+            // In time: it must be known when the client does not answer.
+            this.#isDatabaseAsked = true;
+            this.#askDatabase().catch(() => {});
+        }
+        return reply;
+    }
+
+    /**
+     * The client of a cluster learns who has which slots when a request is redirected: so give the slot of a node that is
+     * silent to one that answers, which redirects.
+     */
+    async lookUpPrimaryOf(key: string): Promise<void> {
+        const cluster = this.#cluster;
+        if (cluster === undefined) {
+            return;
+        }
+        const { slots, masters } = cluster;
+        const silent = slots[slotOf(key)]?.master;
+        const answering = masters
+            .filter((node) => node !== silent)
+            .map(async (node) => {
+                const client = await cluster.nodeClient(node);
+                await client.sendCommand(['PING']);
+                return node;
+            });
+        const node = await bounded(Promise.any(answering), ANSWER_MS);
+        if (node !== undefined && cluster.slots === slots) {
+            slots[slotOf(key)] = slots.find((shard) => shard?.master === node);
+        }
+    }
+
+    async open(key: string, onEnd: () => void): Promise<Connection> {
+        const connection = await this.#duplicateOf(key);
+        connection.once('end', onEnd);
+        // It does not reconnect, so it is gone after an error, without 'end'.
+        connection.on('error', onEnd);
+        await connected(this, key, connection.connect(), () => close(connection));
+        const { isCluster } = this;
+        return {
+            close: () => close(connection),
+            ref: () => connection.ref?.(),
+            unref: () => connection.unref?.(),
+            // The library writes together what it is given in one turn.
+            send: (commands) => commands.map((words) => connection.sendCommand(words)),
+            subscribe: (channel, onMessage) =>
+                connection[isCluster ? 'sSubscribe' : 'subscribe'](channel, () => onMessage(channel)),
+            unsubscribe: (channel) => connection[isCluster ? 'sUnsubscribe' : 'unsubscribe'](channel),
+        };
+    }
+
+    addressOf(key: string): string | undefined {
+        return this.#cluster === undefined ? 'primary' : this.#cluster.slots[slotOf(key)]?.master.address;
+    }
+
+    serverOf(key: string): string {
+        if (this.isCluster) {
+            return this.addressOf(key) ?? 'the cluster';
+        }
+        if (this.#sentinel !== undefined && this.#plainOfSentinel === undefined) {
+            return 'the primary that Sentinel names';
+        }
+        const { host = 'localhost', port = 6379, path } = (this.#plainOfSentinel ?? this.#plain).options?.socket ?? {};
+        return path ?? `${host}:${port}`;
+    }
+
+    /** Returns a client like that of the primary of the key, which does not reconnect. */
+    async #duplicateOf(key: string): Promise<Plain> {
+        const primary = await this.#primaryOf(key);
+        const { socket, commandOptions, database } = primary.options ?? {};
+        return primary.duplicate({
+            // The caller may have changed the database with SELECT. The rest of the URL is in the other options.
+            url: undefined,
+            database: primary === this.#plain ? await this.#databaseNow(key) : database,
+            // duplicate() replaces these as a whole, and the address is among those of the socket.
+            // A connection that waits is silent for long, so no timeout may end it.
+            socket: { ...socket, reconnectStrategy: false, socketTimeout: undefined },
+            commandOptions: { ...commandOptions, timeout: undefined },
+        });
+    }
+
+    async #primaryOf(key: string): Promise<Plain> {
+        let primary: Plain | undefined = this.#plain;
+        if (this.#cluster !== undefined) {
+            const node = this.#cluster.slots[slotOf(key)]?.master;
+            primary = node && (await this.#cluster.nodeClient(node));
+        } else if (this.#sentinel !== undefined) {
+            // While no Sentinel answers it stays with the primary that it has known last.
+            await bounded(this.#withPrimary(this.#sentinel, async () => {}), LOOK_UP_MS).catch(() => {});
+            primary = this.#plainOfSentinel;
+        }
+        if (primary === undefined) {
+            throw new PrimaryUnknownError(`the primary of '${key}' is not known`);
+        }
+        return primary;
+    }
+
+    /**
+     * This is what sendCommand of a client for Sentinels does. It keeps commands back for many seconds while no Sentinel
+     * answers, although its connection to the primary lives; so remember how that is reached.
+     */
+    #withPrimary<T>(sentinel: Sentinel, work: (plain: Plain) => Promise<T>): Promise<T> {
+        return sentinel._execute(false, (plain) => {
+            this.#plainOfSentinel = plain;
+            return work(plain);
+        });
+    }
+
+    /** Resolves to the database of the client's connection, if need be to that of its last answer. */
+    async #databaseNow(key: string): Promise<number> {
+        await bounded(this.#askDatabase(), LOOK_UP_MS);
+        if (this.#database === undefined) {
+            throw Unanswered.of(this, key, LOOK_UP_MS);
+        }
+        return this.#database;
+    }
+
+    /** Learns the database of the client's connection; that of its options where CLIENT INFO is not allowed. */
+    async #askDatabase(): Promise<void> {
+        const told = (info: string) => {
+            const found = / db=(\d+) /.exec(info);
+            this.#database = found === null ? (this.#plain.options?.database ?? 0) : Number(found[1]);
+        };
+        const refused = (error: Error) => {
+            if (error.message.startsWith('NOPERM')) {
+                told('');
+            }
+        };
+        await this.#plain.sendCommand(['CLIENT', 'INFO']).then((info) => told(String(info)), refused);
+    }
+}
+
+function close(connection: Plain): void {
+    if (connection.isOpen) {
+        // node-redis 4 has no destroy(). Both ways end at once: nothing is owed an answer.
+        Promise.resolve(connection.destroy ? connection.destroy() : connection.disconnect()).catch(() => {});
+    }
+}

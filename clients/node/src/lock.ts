@@ -1,0 +1,76 @@
+// Locks.
+
+import { acquire } from './acquire.js';
+import { clientOf } from './client.js';
+import { HoldLost } from './errors.js';
+import { Hold } from './hold.js';
+import type { Holds } from './all_of.js';
+import type { Client } from './libraries/library.js';
+import { checkNames, type LockOptions, minHold } from './options.js';
+import { fieldsOf, type Holder, holdersOf } from './replies.js';
+import { RETRY_FOR_MS, untilAnswered } from './retry.js';
+
+/** Waits for a lock. Rejects with NotAcquired when `waitMs` is over. */
+export async function lock(client: Client, key: string, options: LockOptions = {}): Promise<Hold> {
+    checkNames('lock', options);
+    const words = [...(options.shared ? ['SHARED'] : []), ...minHold(options)];
+    return (await acquire(client, 'lock', key, options, words, Hold)) as Hold;
+}
+
+/** Resolves to whether the lock is taken, resting or paused. It takes nothing. */
+lock.locked = async (client: Client, key: string): Promise<boolean> => {
+    const { state = 'free' } = await infoOf(client, 'DLOCK', key);
+    return state !== 'free';
+};
+
+/** Resolves to who holds the lock, ten at most. It takes nothing. */
+lock.holders = async (client: Client, key: string): Promise<Holder[]> => holdersOf(await infoOf(client, 'DLOCK', key));
+
+/** Asks INFO about a key. Resolves to no fields if there is no such key. */
+export async function infoOf(client: Client, prefix: 'DLOCK' | 'DSEM', key: string): Promise<Record<string, unknown>> {
+    const { library, requests } = clientOf(client);
+    const { answer } = await untilAnswered(library, key, () => requests.send(key, [`${prefix}.INFO`, key]), RETRY_FOR_MS);
+    return fieldsOf(answer);
+}
+
+/**
+ * Holds a lock while the work runs. Resolves to what the work does; rejects with HoldLost if the hold ended before the work
+ * did.
+ */
+export function withLock<T>(
+    client: Client,
+    key: string,
+    work: (hold: Hold) => T | PromiseLike<T>,
+    options: LockOptions = {},
+): Promise<T> {
+    return withHold(lock(client, key, options), work);
+}
+
+/**
+ * Runs the work with the hold that `pending` resolves to, and releases it in the end. Resolves to what the work resolves to;
+ * rejects as the work does; rejects with HoldLost if the hold ended before the work did, even if the work has not noticed.
+ */
+export async function withHold<H extends Hold | Holds, T>(
+    pending: H | PromiseLike<H>,
+    work: (hold: H) => T | PromiseLike<T>,
+): Promise<T> {
+    const hold = await pending;
+    let result;
+    try {
+        result = await work(hold);
+        hold.throwIfLost();
+    } catch (error) {
+        await hold[Symbol.asyncDispose]();
+        throw error;
+    }
+    if (hold._isEnded) {
+        return result;
+    }
+    // Without an answer the lease was still running when the work ended, by the clock that throwIfLost looked at.
+    const { isEnded, isFirst } = await hold._release().catch(() => ({ isEnded: true, isFirst: false }));
+    // An earlier RELEASE, whose answer did not come, may have ended it.
+    if (!isEnded && isFirst) {
+        throw new HoldLost(hold.key, hold.fence, 'it had ended before the work did');
+    }
+    return result;
+}

@@ -1,0 +1,129 @@
+// Work that is done once for the whole fleet.
+
+import { acquire } from './acquire.js';
+import type { Claim } from './claim.js';
+import { clientOf } from './client.js';
+import { reasonOf } from './errors.js';
+import { Hold } from './hold.js';
+import type { Moment } from './lease.js';
+import type { Client } from './libraries/library.js';
+import { type BeginOptions, checkNames, type KeepOptions, type OnceOptions, option } from './options.js';
+import { type Done, type Granted, outcomeOf } from './replies.js';
+import { isAnswer, RETRY_FOR_MS, untilAnswered } from './retry.js';
+
+/** A reason is for people to read. The server takes much longer ones. */
+const REASON_BYTES = 1_000;
+
+/** What work-once may keep. It is kept as text; an object becomes its JSON; undefined and null become null. */
+// eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- work that returns nothing
+export type Result = string | number | boolean | bigint | object | null | undefined | void;
+
+/** A run to do, or what is done already. */
+export type Begun = { kind: 'run'; run: Run } | Done;
+
+/** A run of work-once. `release`, and the end of `await using`, hand the work back without counting an attempt. */
+export class Run extends Hold {
+    /** Which attempt this is, from 1. Above 1 an earlier one failed, or died: it may have done a part of the work. */
+    readonly attempt: number;
+
+    /** @internal */
+    constructor(claim: Claim, found: Granted, sent: Moment) {
+        super(claim, found, sent);
+        this.attempt = Number(found.attempt);
+    }
+
+    /**
+     * The work is done. Resolves to whether it counted: not if a newer attempt has begun. Rejects when the server refuses
+     * the result; then the attempt has failed.
+     */
+    async done(result?: Result, options: KeepOptions = {}): Promise<boolean> {
+        checkNames('run.done', options);
+        return this._done(textOf(result), options);
+    }
+
+    /** `delayMs` is the delay of the failure that a refused result becomes. @internal */
+    async _done(text: string | null, { keepMs, forever = false }: KeepOptions, delayMs?: number): Promise<boolean> {
+        const kept = forever ? ['PERSIST'] : option('PX', keepMs);
+        try {
+            const { isEnded } = await this._end('DONE', ...(text === null ? [] : ['RESULT', text]), ...kept);
+            return isEnded;
+        } catch (error) {
+            if (isAnswer(error)) {
+                await this.fail(reasonOf(error), { delayMs }).catch(() => {});
+            }
+            throw error;
+        }
+    }
+
+    /** The attempt has failed; the next begins after `delayMs`, at once by default. Resolves to whether it counted. */
+    async fail(reason: unknown, options: { delayMs?: number | undefined } = {}): Promise<boolean> {
+        checkNames('run.fail', options);
+        const { isEnded } = await this._end('FAIL', 'REASON', cut(String(reason)), ...option('DELAY', options.delayMs));
+        return isEnded;
+    }
+}
+
+/**
+ * Runs the work unless it is done already. Resolves to its result, whoever did it. If another process does the work, waits
+ * for it, and takes over if that one fails. Rejects as the work does when it fails here, and with WorkFailed when
+ * `maxAttempts` have failed.
+ */
+export async function once(
+    client: Client,
+    key: string,
+    work: (run: Run) => Result | PromiseLike<Result>,
+    options: OnceOptions = {},
+): Promise<string | null> {
+    checkNames('once', options);
+    const begun = await begin(client, key, options);
+    if (begun.kind === 'done') {
+        return begun.result;
+    }
+    const { run } = begun;
+    const { retryDelayMs } = options;
+    const delayMs = () => (typeof retryDelayMs === 'function' ? retryDelayMs(run.attempt) : retryDelayMs);
+    let text;
+    try {
+        text = textOf(await work(run));
+    } catch (error) {
+        // Without a newer attempt nobody else can begin before the lease is over; so say now that this one has failed.
+        await run.fail(error instanceof Error ? reasonOf(error) : error, { delayMs: delayMs() }).catch(() => {});
+        throw error;
+    }
+    if (!run._isEnded && !(await run._done(text, options, delayMs()))) {
+        run._throwEnded('another attempt has begun since');
+    }
+    return text;
+}
+
+/** Begins the work, for callers that end the run themselves. */
+once.begin = async (client: Client, key: string, options: BeginOptions = {}): Promise<Begun> => {
+    checkNames('once.begin', options);
+    return begin(client, key, options);
+};
+
+/** Resolves to the result if the work is done, otherwise to null. It begins nothing. */
+once.get = async (client: Client, key: string): Promise<Omit<Done, 'kind'> | null> => {
+    const { library, requests } = clientOf(client);
+    const { answer } = await untilAnswered(library, key, () => requests.send(key, ['DONCE.GET', key]), RETRY_FOR_MS);
+    const found = outcomeOf(answer);
+    return found.kind === 'done' ? { result: found.result, attempt: found.attempt } : null;
+};
+
+async function begin(client: Client, key: string, options: BeginOptions): Promise<Begun> {
+    const found = await acquire(client, 'once', key, options, option('MAX', options.maxAttempts), Run);
+    return found instanceof Run ? { kind: 'run', run: found } : found;
+}
+
+/** A result is kept as text. An object becomes its JSON, here as for everybody who gets it later. */
+function textOf(result: Result): string | null {
+    if (result === undefined || result === null) {
+        return null;
+    }
+    return typeof result === 'object' ? JSON.stringify(result) : String(result);
+}
+
+/** Cuts a text to the bytes of a reason, between two characters. */
+function cut(text: string): string {
+    return new TextDecoder().decode(Buffer.from(text).subarray(0, REASON_BYTES), { stream: true });
+}

@@ -1,0 +1,254 @@
+// Renews holds at a third of their leases, until they are ended, lost or forgotten; and tells a loss when it is due, whether
+// the server answers or not.
+//
+// All holds of a client have one timer: what is due goes in one pipeline, over a connection beside the caller's client.
+//
+// The timer keeps a renewal alive, and the renewal does not keep the hold alive. So a hold that nobody can reach any more
+// is not renewed: an exception came between the grant and the `try`, or its wait has lost a Promise.race.
+
+import type { Claim } from './claim.js';
+import { HoldLost } from './errors.js';
+import { Lease, Moment } from './lease.js';
+import { wholeMs } from './options.js';
+import type { Reply } from './replies.js';
+import { ANSWER_MS, isAnswer, Unanswered } from './retry.js';
+import { bounded, LONGEST_TIMER_MS } from './timing.js';
+
+const SHORTEST_PAUSE_MS = 50;
+const SHORTEST_SLICE_MS = 20;
+
+/** Allocating so much makes V8 look for what nobody can reach. It is not written to, so it takes no memory. */
+const NUDGE_BYTES = 64 * 1024 * 1024;
+const NUDGES_EVERY_MS = 5_000;
+let nudgedAt = -Infinity;
+
+/**
+ * A process that only waits allocates nothing, and V8 looks for what is forgotten only when something is allocated. So each
+ * hold makes it look once, and a process does so at most every five seconds. Returns whether it has.
+ */
+function nudge(): boolean {
+    if (performance.now() - nudgedAt < NUDGES_EVERY_MS) {
+        return false;
+    }
+    nudgedAt = performance.now();
+    return new ArrayBuffer(NUDGE_BYTES).byteLength > 0;
+}
+
+/** Who is told of a loss. */
+interface Holder {
+    _lose(error: HoldLost): void;
+}
+
+/** Ends the renewals of holds that were collected. Reading a WeakRef now and then instead would keep what it refers to. */
+const collected = new FinalizationRegistry<Renewal>((renewal) => renewal.forget());
+
+/** The renewals of one client. */
+export class Renewals {
+    readonly #all = new Set<Renewal>();
+    #timer: NodeJS.Timeout | undefined;
+    #at = Infinity;
+
+    add(renewal: Renewal): void {
+        this.#all.add(renewal);
+    }
+
+    delete(renewal: Renewal): void {
+        this.#all.delete(renewal);
+    }
+
+    /** Looks after so many milliseconds at the latest. */
+    lookIn(ms: number): void {
+        const at = performance.now() + ms;
+        if (at < this.#at) {
+            clearTimeout(this.#timer);
+            this.#at = at;
+            // Holds alone do not keep the process alive.
+            this.#timer = setTimeout(() => this.#look(), Math.min(Math.max(0, Math.ceil(ms)), LONGEST_TIMER_MS)).unref();
+        }
+    }
+
+    #look(): void {
+        this.#at = Infinity;
+        let nextMs = Infinity;
+        for (const renewal of this.#all) {
+            nextMs = Math.min(nextMs, renewal.look());
+        }
+        this.lookIn(nextMs);
+    }
+}
+
+/** The renewal of one hold. */
+export class Renewal {
+    readonly #lease: Lease;
+    readonly #hold: WeakRef<Holder>;
+    /** The lease that is asked for. */
+    #leaseMs: number;
+    #renewAt: number;
+    #isRenewing = false;
+    #isNudged = false;
+    /** Whether a renewal was asked for because of a jump of the clocks since the last one that was answered. */
+    #isJumpSeen = false;
+    #failure: unknown;
+    #state: 'held' | 'ended' | 'lost' | 'forgotten' = 'held';
+
+    constructor(private readonly claim: Claim, private readonly fence: number, sent: Moment, hold: Holder) {
+        this.#leaseMs = claim.leaseMs;
+        this.#lease = new Lease(claim.leaseMs, claim.marginOf(claim.leaseMs), claim.maxHoldMs, sent);
+        this.#hold = new WeakRef(hold);
+        collected.register(hold, this, this);
+        this.#renewAt = this.#thirdAfter(sent);
+        claim.renewals.add(this);
+        claim.renewals.lookIn(this.look());
+    }
+
+    get leftMs(): number {
+        return this.#state === 'held' ? Math.max(0, this.#lease.leftMs) : 0;
+    }
+
+    get isEnded(): boolean {
+        return this.#state === 'ended';
+    }
+
+    get isLost(): boolean {
+        return this.#state === 'lost';
+    }
+
+    /** For how long the server can know the hold: its lease. */
+    get leaseMs(): number {
+        return this.#leaseMs;
+    }
+
+    /** The user ends the hold. */
+    end(): void {
+        this.loseIfDue();
+        if (this.#state === 'held') {
+            this.#stop('ended');
+        }
+    }
+
+    /** Looks at the clock whether the hold is lost. */
+    loseIfDue(): void {
+        if (this.#state !== 'held' || this.#lease.leftMs > 0) {
+            return;
+        }
+        if (this.#lease.isLast) {
+            this.#lose(`it was held for as long as maxHoldMs allows, ${this.claim.maxHoldMs} ms`);
+        } else {
+            this.#lose(`its lease runs out, and ${this.claim.server} has not renewed it`, this.#failure);
+        }
+    }
+
+    /**
+     * Renews the lease now, with another length if one is given, which counts from then on. Resolves to whether the hold
+     * still lived. Rejects when the answer is overdue; an answer that comes later counts all the same.
+     */
+    renew(leaseMs = this.#leaseMs): Promise<boolean> {
+        this.claim.marginOf(wholeMs('leaseMs', leaseMs));
+        this.#leaseMs = leaseMs;
+        return this.#renew(this.claim.answerMs);
+    }
+
+    async #renew(answerMs: number): Promise<boolean> {
+        const sent = new Moment();
+        // The server does not keep the hold for longer than it may be held.
+        const leaseMs = Math.max(1, Math.floor(Math.min(this.#leaseMs, this.#lease.maxHoldLeftMs)));
+        const marginMs = Math.min(this.claim.marginOf(this.#leaseMs), leaseMs);
+        if (this.#state === 'held') {
+            this.#lease.asked(sent, leaseMs, marginMs);
+        }
+        const renewed = (answer: Reply) => {
+            if (Number(answer) !== 1) {
+                return this.#ended();
+            }
+            this.#lease.renewed(sent, leaseMs, marginMs);
+            return this.#answered(sent);
+        };
+        const refused = (error: unknown) => {
+            if (isAnswer(error, 'WRONGTYPE')) {
+                return this.#ended();
+            }
+            throw error;
+        };
+        const isHeld = await bounded(this.claim.renew(leaseMs).then(renewed, refused), answerMs);
+        if (isHeld === undefined) {
+            throw Unanswered.of(this.claim.library, this.claim.key, answerMs);
+        }
+        return isHeld;
+    }
+
+    #ended(): false {
+        if (this.#state === 'held') {
+            this.#lose('the server says that it has ended');
+        }
+        return false;
+    }
+
+    #answered(sent: Moment): boolean {
+        if (this.#state !== 'held') {
+            return false;
+        }
+        this.#failure = undefined;
+        this.#renewAt = this.#thirdAfter(sent);
+        this.#isJumpSeen = false;
+        this.claim.renewals.lookIn(this.look());
+        return this.leftMs > 0;
+    }
+
+    #thirdAfter(sent: Moment): number {
+        return performance.now() - sent.agoMs + this.#leaseMs / 3;
+    }
+
+    /** Nobody has the hold any more. */
+    forget(): void {
+        this.#stop('forgotten');
+    }
+
+    #stop(state: 'ended' | 'lost' | 'forgotten'): void {
+        this.#state = state;
+        this.claim.renewals.delete(this);
+        collected.unregister(this);
+    }
+
+    #lose(why: string, cause?: unknown): void {
+        this.#stop('lost');
+        this.#hold.deref()?._lose(new HoldLost(this.claim.key, this.fence, why, cause));
+    }
+
+    /** Does what has come due. Returns in how many milliseconds it must look again. */
+    look(): number {
+        this.loseIfDue();
+        if (this.#state !== 'held') {
+            return Infinity;
+        }
+        if (this.#lease.isBeforeJump && !this.#isJumpSeen) {
+            this.#isJumpSeen = true;
+            this.#renewAt = performance.now();
+        }
+        const dueMs = this.#renewAt - performance.now();
+        // What is due soon goes along.
+        if (dueMs <= this.#leaseMs / 100 && !this.#isRenewing) {
+            this.#isNudged ||= nudge();
+            void this.#renewInBackground();
+        }
+        // While a renewal is on its way nothing else is sent; but the clock goes on, whether the server answers or not.
+        // A timer stands still while the machine is suspended: so it looks at the clocks at least once in a margin.
+        const sliceMs = Math.min(this.#lease.leftMs, Math.max(this.#lease.marginMs, SHORTEST_SLICE_MS));
+        return this.#isRenewing ? sliceMs : Math.min(sliceMs, dueMs);
+    }
+
+    async #renewInBackground(): Promise<void> {
+        this.#isRenewing = true;
+        // A renewal without an answer is repeated after a tenth of the lease.
+        const pauseMs = Math.max(SHORTEST_PAUSE_MS, this.#leaseMs / 10);
+        const began = performance.now();
+        try {
+            await this.#renew(Math.min(this.claim.answerMs, pauseMs + this.claim.answerMs - ANSWER_MS));
+        } catch (error) {
+            this.#failure = error;
+            this.#renewAt = Math.max(performance.now(), began + pauseMs);
+        } finally {
+            this.#isRenewing = false;
+            this.claim.renewals.lookIn(this.look());
+        }
+    }
+}

@@ -1,0 +1,42 @@
+// Waits that end in time.
+
+import { setMaxListeners } from 'node:events';
+
+/** setTimeout takes no more milliseconds than this. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Settles as the promise does. Resolves to undefined instead when `ms` milliseconds pass first, or the signal aborts.
+ * A promise that is left behind may reject: nobody is told.
+ */
+export async function bounded<T>(promise: Promise<T>, ms: number, signal?: AbortSignal): Promise<T | undefined> {
+    let giveUp = () => {};
+    const over = new Promise<undefined>((resolve) => (giveUp = () => resolve(undefined)));
+    const timer = ms < LONGEST_TIMER_MS ? setTimeout(giveUp, Math.max(0, ms)) : undefined;
+    signal?.addEventListener('abort', giveUp, { once: true });
+    if (signal?.aborted) {
+        giveUp();
+    }
+    try {
+        return await Promise.race([over, promise]);
+    } finally {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', giveUp);
+    }
+}
+
+/** Takes the signal of a caller, if any. Any number of waits may share it, and Node.js would warn of the eleventh. */
+export function takeSignal(signal?: AbortSignal): void {
+    if (signal === undefined) {
+        return;
+    }
+    if (typeof signal?.addEventListener !== 'function' || typeof signal.aborted !== 'boolean') {
+        throw new TypeError('signal must be an AbortSignal');
+    }
+    setMaxListeners(0, signal);
+}
+
+/** Resolves after so many milliseconds, or when the signal aborts. */
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+    await bounded(new Promise(() => {}), Math.min(ms, LONGEST_TIMER_MS - 1), signal);
+}

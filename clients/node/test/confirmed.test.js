@@ -1,0 +1,131 @@
+// Confirmed holds, where no server answers as it must on demand. What servers do the conformance suite tests.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+
+const { ReplyError } = require('ioredis5');
+
+const dsync = require('dsync-client');
+const { eventually } = require('./servers.js');
+const { granted, standIn } = require('./stand_in.js');
+const { test } = require('./story.js');
+
+const name = ([command, ...words]) => (/^(WAIT|WAITAOF|ROLE)$/.test(command) ? [command, ...words].join(' ') : `${command} ${words[0]}`);
+const namesOf = ({ commands }) => commands.map(name);
+
+/** Answers as a server does whose replicas answer WAIT with `have()`. */
+const server = (have) => (...words) => {
+    const [command] = words;
+    if (command === 'WAIT') {
+        return have();
+    }
+    return command === 'DLOCK.ACQUIRE' ? granted(words) : command === 'DONCE.BEGIN' ? ['RUN', 'token', 7, 1] : 1;
+};
+
+// WAIT keeps its connection waiting: a thousand requests would have waited for one another.
+test('what is asked while one WAIT is out is confirmed by the next, for the highest number', async () => {
+    const waits = [];
+    const client = standIn(server(() => new Promise((resolve) => waits.push(resolve))));
+    const ask = (key, replicas) => dsync.lock(client, key, { replicas, leaseMs: 10_000 });
+    const first = ask('a', 1);
+    await eventually(() => waits.length === 1, 'a WAIT is out');
+    const others = [ask('b', 1), ask('c', 2), ask('d', 1)];
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.deepEqual(namesOf(client), ['DLOCK.ACQUIRE a', 'WAIT 1 500']);
+    waits[0](1);
+    await first;
+    await eventually(() => waits.length === 2, 'the next WAIT is out');
+    assert.deepEqual(namesOf(client).slice(2), ['DLOCK.ACQUIRE b', 'DLOCK.ACQUIRE c', 'DLOCK.ACQUIRE d', 'WAIT 2 500']);
+    waits[1](2);
+    await Promise.all(others);
+});
+
+test('request that needs no confirmation is answered while WAIT is out', async () => {
+    const client = standIn((...words) => (words[0] === 'WAIT' ? new Promise(() => {}) : words[0] === 'DLOCK.ACQUIRE' ? null : 0));
+    await assert.rejects(dsync.lock(client, 'k', { replicas: 1, waitMs: 0 }), dsync.NotAcquired);
+});
+
+test('renewals of all holds that are due have one WAIT', async () => {
+    const client = standIn(server(() => 1));
+    const keys = Array.from({ length: 20 }, (_, n) => `k${n}`);
+    const holds = await Promise.all(keys.map((key) => dsync.lock(client, key, { replicas: 1, leaseMs: 3_000 })));
+    client.commands.length = 0;
+    await eventually(() => client.commands.length > 0, 'they are renewed');
+    await eventually(() => client.commands.filter(([command]) => command === 'DLOCK.RENEW').length >= 20, 'all are renewed');
+    assert.deepEqual(namesOf(client).slice(0, 21), [...keys.map((key) => `DLOCK.RENEW ${key}`), 'WAIT 1 300']);
+    await Promise.all(holds.map((hold) => hold.release()));
+});
+
+test('all are as many as the primary has attached when it answers, and two kinds are confirmed together', async () => {
+    const client = standIn((...words) =>
+        words[0] === 'ROLE'
+            ? ['master', 7, [['::1', '1', '7'], ['::1', '2', '7']]]
+            : words[0] === 'WAITAOF' ? [1, 2] : server(() => 2)(...words),
+    );
+    const all = dsync.lock(client, 'a', { replicas: 'all' });
+    const disk = dsync.lock(client, 'b', { replicas: 1, disk: true });
+    await Promise.all([all, disk]);
+    assert.deepEqual(namesOf(client), ['DLOCK.ACQUIRE a', 'DLOCK.ACQUIRE b', 'ROLE', 'WAIT 2 500', 'WAITAOF 1 1 500']);
+});
+
+test('DONE that is not confirmed is not sent again on its connection, only WAIT', async () => {
+    const counts = [1, 0, 0, 1];
+    // It is answered when its time is over.
+    const client = standIn(server(() => new Promise((resolve) => setTimeout(resolve, 20, counts.shift()))));
+    const begun = await dsync.once.begin(client, 'k', { replicas: 1, withinMs: 10, leaseMs: 10_000 });
+    assert.equal(await begun.run.done('r'), true);
+    const asked = namesOf(client).filter((words) => !words.startsWith('WAIT'));
+    assert.deepEqual([asked, counts], [['DONCE.BEGIN k', 'DONCE.DONE k'], []]);
+});
+
+// WAIT behind a repeated DONE, which writes nothing, counts replicas that may not have the first one.
+test('DONE whose connection has ended cannot be confirmed on another', async () => {
+    let isCut = false;
+    const client = standIn((...words) => {
+        if (words[0] === 'DONCE.DONE' && !isCut) {
+            isCut = true;
+            return new Error('Connection is closed.');
+        }
+        return server(() => 1)(...words);
+    });
+    const begun = await dsync.once.begin(client, 'k', { replicas: 1 });
+    await assert.rejects(begun.run.done('r'), (error) => {
+        assert.ok(error instanceof dsync.NotConfirmed);
+        assert.deepEqual([error.key, error.have, error.wanted], ['k', 0, 1]);
+        return true;
+    });
+    assert.ok(!namesOf(client).some((words) => words.includes('FAIL')), 'work that is done does not fail');
+});
+
+test('WAIT that is not allowed is told at once, and the grant is given back', async () => {
+    const refused = new ReplyError("NOPERM this user has no permissions to run the 'wait' command");
+    const client = standIn(server(() => refused));
+    await assert.rejects(dsync.lock(client, 'k', { replicas: 1 }), (error) => error === refused);
+    assert.deepEqual(namesOf(client), ['DLOCK.ACQUIRE k', 'WAIT 1 500', 'DLOCK.RELEASE k']);
+});
+
+test('replica that says so is asked no more, and the request is repeated until retryForMs is over', async () => {
+    const client = standIn(server(() => new ReplyError('ERR WAIT cannot be used with replica instances.')));
+    await assert.rejects(dsync.lock(client, 'k', { replicas: 2, retryForMs: 200 }), (error) => {
+        assert.ok(error instanceof dsync.NotConfirmed);
+        assert.match(error.message, /^'k' was not confirmed: 0 of 2 replicas have it: ERR WAIT cannot be used/);
+        return true;
+    });
+    assert.ok(namesOf(client).filter((words) => words === 'DLOCK.ACQUIRE k').length > 1, 'it was repeated');
+});
+
+test('nonsense is refused before anything is sent', async () => {
+    const client = standIn(() => assert.fail('nothing is to be sent'));
+    for (const [options, error, message] of [
+        [{ replicas: 0 }, 'RangeError', /replicas must be a whole number, 1 or more, or 'all', not 0/],
+        [{ replicas: 'some' }, 'RangeError', /not some/],
+        [{ replicas: 1, withinMs: 0 }, 'RangeError', /withinMs must be a whole number of milliseconds, 1 or more, not 0/],
+        [{ withinMs: 5 }, 'TypeError', /withinMs is for replicas or disk/],
+        [{ disk: 1 }, 'TypeError', /disk must be true or false, not 1/],
+        [{ maxHoldMs: 0 }, 'RangeError', /maxHoldMs/],
+        [{ retryForMs: -1 }, 'RangeError', /retryForMs/],
+    ]) {
+        await assert.rejects(dsync.lock(client, 'k', options), { name: error, message });
+    }
+});
