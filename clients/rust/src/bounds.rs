@@ -25,12 +25,18 @@ pub(crate) fn time(
 }
 
 pub(crate) fn margin(value: Duration, lease: Duration) -> Result<()> {
-    check(
-        "margin",
-        &value,
-        value <= lease / 2,
-        "at most half of the lease",
-    )
+    check("margin", &value, value < lease, "less than the lease")
+}
+
+pub(crate) fn max_hold(value: Duration, margin: Duration) -> Result<()> {
+    check("max_hold", &value, value > margin, "longer than the margin")
+}
+
+pub(crate) fn within(value: Duration, lease: Duration, is_wanted: bool) -> Result<()> {
+    let what = "given with replicas or disk only";
+    check("within", &value, is_wanted, what)?;
+    let is_in = value >= MS && value <= lease;
+    check("within", &value, is_in, "1 ms to the lease")
 }
 
 /// A limit, permits, attempts or jobs.

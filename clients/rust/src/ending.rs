@@ -42,6 +42,7 @@ impl Ending {
     /// The commands that record success.
     pub(crate) fn done(&self, request: &Request, result: Option<&[u8]>) -> Command {
         let mut command = request.verb("DONE");
+        command.confirm = request.confirm;
         if let Some(result) = result {
             command.arg("RESULT").arg(result);
         }
@@ -56,7 +57,7 @@ impl Ending {
     /// The commands that record a failure. If the server refuses the first, the second does without what can be refused:
     /// an attempt that has failed must count, or `max_attempts` would bound nothing.
     pub(crate) fn fail(&self, request: &Request, reason: &str) -> [Command; 2] {
-        const LONGEST: usize = 4096;
+        const LONGEST: usize = 1_000;
         let bare = request.verb("FAIL");
         let mut command = bare.clone();
         command.arg("REASON").arg(cut(reason, LONGEST));

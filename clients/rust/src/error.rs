@@ -21,6 +21,10 @@ pub enum Error {
         /// The first ten of those who hold it; empty when nobody does (others wait, or the key is paused), and when the
         /// server did not tell.
         holders: Vec<Holder>,
+        /// How much longer an operator's PAUSE lasts; zero without one.
+        paused: Duration,
+        /// How much longer nobody begins the work after a failed attempt; zero of other keys.
+        delayed: Duration,
     },
     /// The hold has ended, or may have ended: somebody else may hold the key by now.
     HoldLost {
@@ -46,6 +50,16 @@ pub enum Error {
         /// The key.
         key: String,
     },
+    /// Fewer replicas than [`replicas`](crate::Lock::replicas) wants have confirmed the answer in time; or the disk has not.
+    /// A request is withdrawn, and holds nothing. Work is recorded as done all the same.
+    NotConfirmed {
+        /// The key.
+        key: String,
+        /// How many have confirmed it.
+        have: u32,
+        /// How many were to.
+        wanted: u32,
+    },
     /// An option has a value that no server takes. Nothing was sent.
     InvalidOption {
         /// The name of the option.
@@ -68,6 +82,8 @@ pub struct ServerError {
     error: RedisError,
     address: Option<String>,
     key: Option<String>,
+    /// Whether the command was answered, and only that its answer is confirmed was refused.
+    is_of_confirmation: bool,
 }
 
 /// Why a hold counts as lost.
@@ -76,8 +92,11 @@ pub struct ServerError {
 pub enum Loss {
     /// The server has said that the hold has ended: it lapsed, or an operator revoked it or removed the key.
     Ended,
-    /// The server has not renewed the lease in time, by the clock of this machine. The hold may have ended.
+    /// The server has not renewed the lease in time, by the clock of this machine, or too few replicas have confirmed that.
+    /// The hold may have ended.
     Unanswered,
+    /// It was held as long as [`max_hold`](crate::Lock::max_hold) allows.
+    MaxHold,
     /// This process was forked since the hold was granted. The parent goes on and has it.
     Forked,
 }
@@ -105,10 +124,21 @@ impl Error {
         matches!(self, Error::Redis(error) if passes(error))
     }
 
+    /// Whether the command was answered, and that was not confirmed.
+    pub(crate) fn is_of_confirmation(&self) -> bool {
+        match self {
+            Error::NotConfirmed { .. } => true,
+            Error::Redis(error) => error.is_of_confirmation,
+            _ => false,
+        }
+    }
+
     /// Whether the server, or this crate for it, does not take what the command says.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
-            Error::Redis(error) => !passes(error) && !tells_the_end(error),
+            Error::Redis(error) => {
+                !passes(error) && !tells_the_end(error) && !error.is_of_confirmation
+            }
             Error::InvalidOption { .. } => true,
             _ => false,
         }
@@ -127,7 +157,14 @@ impl ServerError {
             error: without(command.token.as_deref(), error),
             address: Some(address),
             key: command.key.clone(),
+            is_of_confirmation: false,
         }
+    }
+
+    /// The same error, of what was to confirm the answer.
+    pub(crate) fn of_confirmation(mut self) -> ServerError {
+        self.is_of_confirmation = true;
+        self
     }
 
     /// The address of the server that was asked, or of the nodes from which a cluster is found; `None` when no server was
@@ -167,6 +204,7 @@ impl From<RedisError> for Error {
             error,
             address: None,
             key: None,
+            is_of_confirmation: false,
         })
     }
 }
@@ -183,11 +221,21 @@ impl std::error::Error for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::NotAcquired { key, holders } => {
+            Error::NotAcquired {
+                key,
+                holders,
+                paused,
+                delayed,
+            } => {
                 write!(f, "{key:?} was not acquired")?;
-                for (nth, holder) in holders.iter().enumerate() {
+                for (nth, holder) in holders.iter().take(3).enumerate() {
                     let before = if nth == 0 { ": held by" } else { "," };
                     write!(f, "{before} {holder}")?;
+                }
+                for (what, time) in [("paused", paused), ("delayed", delayed)] {
+                    if !time.is_zero() {
+                        write!(f, "; {what} for another {:.1} s", time.as_secs_f64())?;
+                    }
                 }
                 Ok(())
             }
@@ -205,6 +253,10 @@ impl fmt::Display for Error {
                     "the work {key:?} was given up after {attempts} attempts: {reason}"
                 )
             }
+            Error::NotConfirmed { key, have, wanted } => write!(
+                f,
+                "{key:?} is not confirmed: {have} of {wanted} have confirmed it in time"
+            ),
             Error::Cancelled { key } => write!(f, "the wait for {key:?} was cancelled"),
             Error::InvalidOption {
                 option,
@@ -239,6 +291,7 @@ impl fmt::Display for Loss {
         f.write_str(match self {
             Loss::Ended => "the server says that it has ended",
             Loss::Unanswered => "the server did not renew its lease in time",
+            Loss::MaxHold => "it was held as long as max_hold allows",
             Loss::Forked => "it belongs to the parent of this process, which was forked since",
         })
     }
@@ -249,8 +302,9 @@ impl fmt::Display for Holder {
         let owner = self.owner.as_deref().map(printable);
         let owner = owner.as_deref().unwrap_or("a holder without a name");
         write!(f, "{owner} (fence {}, ", self.fence)?;
+        let (held, left) = (self.held.as_secs_f64(), self.lease_left.as_secs_f64());
         match self.resting {
-            None => write!(f, "for {:.1} s)", self.held.as_secs_f64()),
+            None => write!(f, "for {held:.1} s, lease left {left:.1} s)"),
             Some(left) => write!(f, "ended, rests for another {:.1} s)", left.as_secs_f64()),
         }
     }
@@ -291,8 +345,11 @@ mod tests {
         let error = Error::NotAcquired {
             key: "jo\u{200b}bs".to_owned(),
             holders: vec![holder],
+            paused: Duration::ZERO,
+            delayed: Duration::from_millis(1_500),
         };
         let shown = error.to_string();
+        assert!(shown.ends_with("; delayed for another 1.5 s"), "{shown}");
         assert!(
             !shown.contains(['\u{1b}', '\u{202e}', '\u{200b}']),
             "{shown}"

@@ -9,30 +9,63 @@
 //! machine is suspended. Waiting opens no connection, and the lock in here is held for a few instructions only.
 
 use std::process;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::bounds;
 use crate::clock::Moment;
-use crate::error::Loss;
+use crate::error::{Loss, Result};
+use crate::signal::{Signal, Wait};
 
 /// The shortest slice of a wait.
 const SHORTEST_SLICE: Duration = Duration::from_millis(50);
 
+/// How long a lease is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) lease: Duration,
+    /// A tenth of the lease, at most two seconds, unless it is given.
+    pub(crate) margin: Option<Duration>,
+    /// How long after its grant the hold is lost in any case.
+    pub(crate) max_hold: Option<Duration>,
+}
+
+impl Terms {
+    pub(crate) fn check(&self) -> Result<()> {
+        bounds::time("lease", self.lease, bounds::LEASE)?;
+        bounds::margin(self.margin(), self.lease)?;
+        self.max_hold
+            .map_or(Ok(()), |time| bounds::max_hold(time, self.margin()))
+    }
+
+    /// The lease that the first request asks for.
+    pub(crate) fn longest(&self) -> Duration {
+        self.max_hold
+            .map_or(self.lease, |time| time.min(self.lease))
+    }
+
+    fn margin(&self) -> Duration {
+        self.margin.unwrap_or_else(|| usual_margin(self.lease))
+    }
+
+    /// How long a wait lasts at most before it looks at the clock again.
+    fn slice(&self) -> Duration {
+        let usual = usual_margin(self.lease);
+        let given = self.margin.filter(|margin| !margin.is_zero());
+        given
+            .map_or(usual, |margin| margin.min(usual))
+            .max(SHORTEST_SLICE)
+    }
+}
+
 /// The lease of one hold. Once it is lost it stays lost, also when a late answer arrives: the work was stopped.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    length: Duration,
-    /// The lease without the margin.
-    certain: Duration,
-    /// How long a wait lasts at most before it looks at the clock again.
-    slice: Duration,
     /// The process that got the hold. A child that was forked since has nothing: the parent goes on.
     process: u32,
     state: Mutex<State>,
-    /// Told when the hold is lost or over: threads that wait for that, and tasks.
-    changed: Condvar,
-    #[cfg(feature = "tokio")]
-    told: tokio::sync::Notify,
+    /// Told when the hold is lost or over.
+    changed: Signal,
     /// How far the clock of a test has gone while its machine was suspended.
     #[cfg(test)]
     suspended: Mutex<Duration>,
@@ -40,44 +73,80 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 struct State {
+    terms: Terms,
+    /// When the request that was granted was sent.
+    granted: Moment,
+    /// The lease that the last request which was answered has asked for.
+    length: Duration,
+    /// When the last request that was answered was sent.
     sent: Moment,
+    /// When the next renewal is to be sent; `None` while one is on its way.
+    due: Option<Moment>,
+    /// Whether the last renewal has failed with its connection.
+    is_cut_off: bool,
+    /// When the holder has asked for a renewal.
+    wanted: Option<Moment>,
     loss: Option<Loss>,
     /// The holder has given the hold back: from then on nothing counts as a loss.
     is_over: bool,
 }
 
-/// What one who waits for the end of a hold finds.
-enum Look {
-    /// The hold is lost, or given back.
-    Ended(Option<Loss>),
-    /// The moment until which to wait has come.
-    Late,
+impl State {
+    fn has_ended(&self) -> bool {
+        self.is_over || self.loss.is_some()
+    }
+
+    /// How long the hold is certain without another renewal, if it has not ended.
+    fn left(&self, now: Moment) -> Duration {
+        let certain = self.length.saturating_sub(self.terms.margin());
+        certain.saturating_sub(now.since(self.sent))
+    }
+
+    /// How long the lease may be that is asked for now.
+    fn asks(&self, now: Moment) -> Duration {
+        let lease = self.terms.lease;
+        self.terms.max_hold.map_or(lease, |time| {
+            lease.min(time.saturating_sub(now.since(self.granted)))
+        })
+    }
+
+    /// Why the hold is lost whose lease is over.
+    fn why(&self) -> Loss {
+        let is_last = |time| self.sent.after(self.length) >= self.granted.after(time);
+        match self.terms.max_hold {
+            Some(time) if is_last(time) => Loss::MaxHold,
+            _ => Loss::Unanswered,
+        }
+    }
+}
+
+/// What the one who renews finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Renewal {
+    /// The hold has ended.
+    Not,
+    /// It is to be sent now, and asks for so long.
+    Due(Duration),
     /// It is worth looking again after so long.
     In(Duration),
 }
 
 impl Lease {
-    pub(crate) fn new(length: Duration, margin: Option<Duration>, sent: Moment) -> Lease {
-        let usual = default_margin(length);
-        let margin = margin.unwrap_or(usual);
-        let slice = if margin.is_zero() {
-            usual
-        } else {
-            margin.min(usual)
-        };
+    pub(crate) fn new(terms: Terms, sent: Moment) -> Lease {
         Lease {
-            length,
-            certain: length.saturating_sub(margin),
-            slice: slice.max(SHORTEST_SLICE),
             process: process::id(),
             state: Mutex::new(State {
+                terms,
+                granted: sent,
+                length: terms.longest(),
                 sent,
+                due: Some(sent.after(terms.lease / 3)),
+                is_cut_off: false,
+                wanted: None,
                 loss: None,
                 is_over: false,
             }),
-            changed: Condvar::new(),
-            #[cfg(feature = "tokio")]
-            told: tokio::sync::Notify::new(),
+            changed: Signal::default(),
             #[cfg(test)]
             suspended: Mutex::default(),
         }
@@ -103,41 +172,83 @@ impl Lease {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change is a single assignment, so a panic elsewhere leaves the state whole.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_late = self.now().since(state.sent) >= self.certain;
-        if is_late && !state.is_over && state.loss.is_none() {
-            state.loss = Some(Loss::Unanswered);
-            self.tell();
+        if !state.has_ended() && state.left(self.now()).is_zero() {
+            state.loss = Some(state.why());
+            self.changed.tell();
         }
         state
     }
 
-    fn tell(&self) {
-        self.changed.notify_all();
-        #[cfg(feature = "tokio")]
-        self.told.notify_waiters();
+    /// Notes that the server has renewed the lease, for so long, in answer to a request that was sent at this moment.
+    pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
+        let mut state = self.state();
+        state.is_cut_off = false;
+        if sent >= state.sent {
+            (state.sent, state.length) = (sent, length);
+        }
+        let is_wanted_since = state.wanted.is_some_and(|wanted| wanted > sent);
+        let next = sent.after(state.terms.lease / 3);
+        state.due = Some(if is_wanted_since { sent } else { next });
+        self.changed.tell();
     }
 
-    /// Notes that the server has renewed the lease in answer to a request that was sent at this moment.
-    pub(crate) fn renewed(&self, sent: Moment) {
+    /// Has the hold renewed now, with another lease if one is given. Returns a moment: it is done when a request that was
+    /// sent later is answered.
+    pub(crate) fn want(&self, lease: Option<Duration>) -> Result<Moment> {
         let mut state = self.state();
-        // Those who wait need not be told: they look again at the earlier end of the lease.
-        state.sent = state.sent.max(sent);
+        let lease = lease.unwrap_or(state.terms.lease);
+        let terms = Terms {
+            lease,
+            ..state.terms
+        };
+        terms.check()?;
+        let now = self.now();
+        (state.terms, state.wanted) = (terms, Some(now));
+        state.due = state.due.map(|_| now);
+        Ok(now)
+    }
+
+    /// Wait until a request is answered that was sent after this moment. Returns why the hold is lost, if it is.
+    pub(crate) async fn answered<W: Wait>(&self, since: Moment) -> Option<Loss> {
+        loop {
+            let seen = self.changed.seen();
+            let slice = {
+                let state = self.state();
+                if state.has_ended() || state.sent >= since {
+                    return state.loss;
+                }
+                state.terms.slice()
+            };
+            W::wait(&self.changed, seen, slice).await;
+        }
+    }
+
+    /// Notes that a renewal has failed, with its connection or otherwise. Another one is due when a part of what is left is
+    /// over.
+    pub(crate) fn not_renewed(&self, with_connection: bool) {
+        const SOON: Duration = Duration::from_millis(20);
+        const LATE: Duration = Duration::from_millis(500);
+        let mut state = self.state();
+        let now = self.now();
+        let left = state.left(now);
+        state.is_cut_off = with_connection;
+        state.due = Some(now.after((left / 8).clamp(SOON, LATE).min(left)));
     }
 
     /// Notes that the server has said that the hold has ended.
     pub(crate) fn ended(&self) {
         let mut state = self.state();
-        if !state.is_over && state.loss.is_none() {
+        if !state.has_ended() {
             state.loss = Some(Loss::Ended);
         }
-        self.tell();
+        self.changed.tell();
     }
 
     /// Notes that the holder gives the hold back. Returns why it was lost before, if it was.
     pub(crate) fn over(&self) -> Option<Loss> {
         let mut state = self.state();
         state.is_over = true;
-        self.tell();
+        self.changed.tell();
         state.loss
     }
 
@@ -145,15 +256,11 @@ impl Lease {
         self.state().is_over
     }
 
-    /// Returns how long the hold is certain without another renewal.
+    /// Returns how long the hold is certain without another renewal; zero when it is lost.
     pub(crate) fn left(&self) -> Duration {
-        if self.is_of_the_parent() {
-            return Duration::ZERO;
-        }
-        let state = self.state();
-        match state.loss {
+        match self.loss() {
             Some(_) => Duration::ZERO,
-            None => self.certain.saturating_sub(self.now().since(state.sent)),
+            None => self.state().left(self.now()),
         }
     }
 
@@ -161,7 +268,8 @@ impl Lease {
     /// a look now.
     pub(crate) fn end(&self) -> Instant {
         let (now, clock) = (Instant::now(), self.now());
-        let end = self.state().sent.after(self.length);
+        let state = self.state();
+        let end = state.sent.after(state.length);
         match end.since(clock) {
             Duration::ZERO => now.checked_sub(clock.since(end)).unwrap_or(now),
             left => now + left,
@@ -177,213 +285,58 @@ impl Lease {
     }
 
     pub(crate) fn length(&self) -> Duration {
-        self.length
+        self.state().terms.lease
     }
 
-    /// Returns when the next renewal is due: when a third of the lease has passed since the last one was sent, and after a
-    /// failure when a part of what is left has.
-    pub(crate) fn renewal_due(&self, has_failed: bool) -> Moment {
-        const SOON: Duration = Duration::from_millis(20);
-        let left = self.left();
-        if has_failed {
-            let pause = (left / 8).clamp(SOON, Duration::from_millis(500)).min(left);
-            return self.now().after(pause);
-        }
-        self.state().sent.after(self.length / 3)
+    /// Whether the next renewal needs a new connection.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.state().is_cut_off
     }
 
-    /// Looks at a hold that is waited for, at most until a moment.
-    fn look(&self, state: &State, until: Option<Moment>) -> Look {
-        if state.is_over || state.loss.is_some() {
-            return Look::Ended(state.loss);
+    /// Returns whether a renewal is to be sent now. Then it counts as on its way, until [`renewed`](Lease::renewed) or
+    /// [`not_renewed`](Lease::not_renewed) tells what came of it.
+    pub(crate) fn renewal(&self) -> Renewal {
+        if self.is_of_the_parent() {
+            return Renewal::Not;
         }
-        let now = self.now();
-        if until.is_some_and(|until| until <= now) {
-            return Look::Late;
+        let mut state = self.state();
+        if state.has_ended() {
+            return Renewal::Not;
         }
-        let certain = self.certain.saturating_sub(now.since(state.sent));
-        let left = until.map_or(certain, |until| until.since(now));
-        Look::In(certain.min(left).min(self.slice))
+        let slice = state.terms.slice();
+        let due = state.due.map(|due| due.since(self.now()));
+        if due == Some(Duration::ZERO) {
+            state.due = None;
+            return Renewal::Due(state.asks(self.now()));
+        }
+        Renewal::In(due.map_or(slice, |due| due.min(slice)))
     }
 
-    /// Waits until the hold is lost or given back, at most until a moment. Returns why it is lost.
-    pub(crate) fn wait_until(&self, moment: Moment) -> Option<Loss> {
+    /// Wait until the hold is lost or given back, at most so long. Returns why it is lost.
+    pub(crate) async fn wait<W: Wait>(&self, at_most: Duration) -> Option<Loss> {
         if self.is_of_the_parent() {
             return Some(Loss::Forked);
         }
+        let end = self.now().after(at_most);
         loop {
-            let state = self.state();
-            let pause = match self.look(&state, Some(moment)) {
-                Look::Ended(loss) => return loss,
-                Look::Late => return None,
-                Look::In(pause) => pause,
+            let seen = self.changed.seen();
+            let pause = {
+                let (state, now) = (self.state(), self.now());
+                if state.has_ended() || end <= now {
+                    return state.loss;
+                }
+                // The clock is read anew after each slice: no wait of the system goes on in a suspension.
+                let left = state.left(now).min(end.since(now));
+                left.min(state.terms.slice())
             };
-            // The clock is read anew after each slice, so it does not matter why the wait has ended.
-            drop(self.changed.wait_timeout(state, pause));
-        }
-    }
-
-    /// Waits until the hold is lost or given back, at most so long. Returns why it is lost.
-    pub(crate) fn wait(&self, at_most: Duration) -> Option<Loss> {
-        self.wait_until(self.now().after(at_most))
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl Lease {
-    /// Waits until the hold is lost, and returns why, or until it was given back.
-    pub(crate) async fn lost(&self) -> Option<Loss> {
-        self.ended_by(None).await.unwrap_or_default()
-    }
-
-    /// Waits until the hold is lost or given back, at most until a moment. Returns `None` when it is neither by then.
-    pub(crate) async fn ended_by(&self, moment: Option<Moment>) -> Option<Option<Loss>> {
-        if self.is_of_the_parent() {
-            return Some(Some(Loss::Forked));
-        }
-        loop {
-            // Made before the look, so that what happens after the look is told.
-            let told = self.told.notified();
-            let look = self.look(&self.state(), moment);
-            match look {
-                Look::Ended(loss) => return Some(loss),
-                Look::Late => return None,
-                Look::In(pause) => drop(tokio::time::timeout(pause, told).await),
-            }
+            W::wait(&self.changed, seen, pause).await;
         }
     }
 }
 
-/// A tenth of the lease, at most two seconds.
-fn default_margin(lease: Duration) -> Duration {
+fn usual_margin(lease: Duration) -> Duration {
     (lease / 10).min(Duration::from_secs(2))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-    use std::sync::mpsc;
-    use std::thread;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    /// After so long, a thread or a task that was started waits.
-    const WAITS: Duration = Duration::from_millis(500);
-
-    fn lease_sent_before(length: Duration, margin: Duration, since: Duration) -> Lease {
-        Lease::new(length, Some(margin), Moment::now().before(since))
-    }
-
-    impl Lease {
-        /// The machine sleeps so long: its monotonic clock stands still, and no wait of the system goes on.
-        fn suspend(&self, time: Duration) {
-            *self.suspended.lock().unwrap() += time;
-        }
-    }
-
-    #[test]
-    fn lease_counts_from_the_sent_request_and_ends_a_margin_earlier() {
-        let lease = lease_sent_before(60 * SECOND, SECOND, 50 * SECOND);
-        assert!(lease.left() <= 9 * SECOND && lease.left() > SECOND);
-        assert_eq!(lease.loss(), None);
-        let lease = lease_sent_before(60 * SECOND, 10 * SECOND, 50 * SECOND);
-        assert_eq!(lease.loss(), Some(Loss::Unanswered));
-        assert!(lease.left().is_zero());
-    }
-
-    #[test]
-    fn lost_lease_stays_lost_when_a_late_answer_arrives() {
-        let lease = lease_sent_before(60 * SECOND, SECOND, 59 * SECOND);
-        lease.renewed(Moment::now());
-        assert_eq!(lease.loss(), Some(Loss::Unanswered));
-        assert!(lease.left().is_zero());
-    }
-
-    #[test]
-    fn renewal_moves_the_end_and_never_back() {
-        let lease = lease_sent_before(60 * SECOND, SECOND, 50 * SECOND);
-        lease.renewed(Moment::now());
-        assert!(lease.left() > 40 * SECOND);
-        lease.renewed(Moment::now().before(50 * SECOND));
-        assert!(lease.left() > 40 * SECOND);
-        let end = lease.end();
-        assert!(end > Instant::now() + 50 * SECOND && end <= Instant::now() + 60 * SECOND);
-        lease.ended();
-        assert_eq!(lease.loss(), Some(Loss::Ended));
-    }
-
-    #[test]
-    fn lease_that_is_given_back_is_not_lost_later() {
-        let lease = lease_sent_before(60 * SECOND, SECOND, Duration::ZERO);
-        assert_eq!(lease.over(), None);
-        lease.ended();
-        assert_eq!(lease.loss(), None);
-        assert_eq!(lease.wait(60 * SECOND), None);
-    }
-
-    #[test]
-    fn default_margin_is_a_tenth_and_at_most_two_seconds() {
-        assert_eq!(default_margin(10 * SECOND), SECOND);
-        assert_eq!(default_margin(60 * SECOND), 2 * SECOND);
-    }
-
-    #[test]
-    fn renewal_is_due_at_a_third_of_the_lease() {
-        let lease = lease_sent_before(60 * SECOND, SECOND, 5 * SECOND);
-        let next = lease.renewal_due(false).since(Moment::now());
-        assert!(next <= 15 * SECOND && next > 10 * SECOND);
-        assert!(lease.renewal_due(true).since(Moment::now()) <= SECOND);
-    }
-
-    #[test]
-    fn loss_is_told_to_a_thread_when_the_machine_goes_on_after_a_suspension() {
-        let lease = lease_sent_before(600 * SECOND, 2 * SECOND, Duration::ZERO);
-        let lease = Arc::new(lease);
-        let (tell, told) = mpsc::channel();
-        let watching = Arc::clone(&lease);
-        thread::spawn(move || tell.send(watching.wait(3600 * SECOND)));
-        thread::sleep(WAITS);
-        lease.suspend(900 * SECOND);
-        // Long before the 600 s that the waits of the system would still last.
-        let loss = told.recv_timeout(60 * SECOND);
-        assert_eq!(loss, Ok(Some(Loss::Unanswered)));
-        assert!(lease.end() <= Instant::now());
-    }
-
-    #[test]
-    fn renewal_that_is_due_after_a_suspension_is_made_at_once() {
-        let lease = lease_sent_before(600 * SECOND, 2 * SECOND, Duration::ZERO);
-        let lease = Arc::new(lease);
-        let (tell, told) = mpsc::channel();
-        let renewing = Arc::clone(&lease);
-        thread::spawn(move || tell.send(renewing.wait_until(renewing.renewal_due(false))));
-        thread::sleep(WAITS);
-        lease.suspend(300 * SECOND);
-        assert_eq!(told.recv_timeout(60 * SECOND), Ok(None));
-    }
-
-    #[cfg(feature = "tokio")]
-    #[tokio::test(flavor = "multi_thread")]
-    async fn loss_is_told_to_a_task_when_the_machine_goes_on_after_a_suspension() {
-        let lease = lease_sent_before(600 * SECOND, 2 * SECOND, Duration::ZERO);
-        let lease = Arc::new(lease);
-        let watching = Arc::clone(&lease);
-        let task = tokio::spawn(async move { watching.lost().await });
-        tokio::time::sleep(WAITS).await;
-        lease.suspend(900 * SECOND);
-        let loss = tokio::time::timeout(60 * SECOND, task).await;
-        assert_eq!(loss.unwrap().unwrap(), Some(Loss::Unanswered));
-    }
-
-    #[test]
-    fn child_of_a_fork_holds_nothing() {
-        let mut lease = lease_sent_before(60 * SECOND, SECOND, Duration::ZERO);
-        lease.process = lease.process.wrapping_add(1);
-        // In a child, the thread that held this lock does not exist.
-        let _locked = lease.state.lock().unwrap();
-        assert_eq!(lease.loss(), Some(Loss::Forked));
-        assert_eq!(lease.wait(60 * SECOND), Some(Loss::Forked));
-        assert!(lease.left().is_zero());
-    }
-}
+mod tests;

@@ -2,29 +2,44 @@
 
 #[cfg(feature = "tokio")]
 pub mod aio;
+mod ask;
 mod bounds;
+mod call;
+mod calls;
+mod cancel;
 mod clock;
+mod confirm;
 mod ending;
 mod error;
+mod half;
+mod hold;
 mod lease;
+mod once;
 mod options;
 mod owner;
 mod passing;
 mod progress;
+mod renewal;
 mod request;
 mod semaphore;
+mod send;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod server;
 mod settings;
+mod signal;
 mod sync;
 mod text;
+mod uses;
 mod wait;
 
+pub use cancel::Cancel;
 pub use error::{Error, Holder, Loss, Result, ServerError};
-pub use options::{Begun, Group, Lock, Once, Tally};
+pub use hold::{Hold, Member, Run};
+pub use once::{Begun, Once, Outcome};
+pub use options::{Group, Lock, Tally};
 pub use progress::{KeyInfo, Progress};
 pub use redis;
 pub use semaphore::Semaphore;
 pub use server::Server;
-pub use sync::{Cancel, Client, Hold, Member, Run};
+pub use sync::Client;

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bounds;
-use crate::ending::{Ending, Keep};
+use crate::cancel::Cancel;
 use crate::error::Result;
+use crate::lease::Terms;
 use crate::owner::default_owner;
 use crate::progress::Progress;
-use crate::request::{Family, Request, new_token};
-use crate::sync::{Cancel, Client, Run};
+use crate::request::{Confirm, Family, Replicas, Request, new_token};
+use crate::sync::Client;
 
 type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;
 
@@ -27,6 +28,10 @@ pub(crate) struct Options {
     pub(crate) token: Option<String>,
     pub(crate) progress: Option<ProgressCallback>,
     pub(crate) cancel: Option<Cancel>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) replicas: Option<Replicas>,
+    pub(crate) within: Option<Duration>,
+    pub(crate) disk: bool,
 }
 
 impl Options {
@@ -41,15 +46,17 @@ impl Options {
             token: None,
             progress: None,
             cancel: None,
+            max_hold: None,
+            replicas: None,
+            within: None,
+            disk: false,
         }
     }
 
     /// Returns a request with these options. The error names the option that no server would take.
     pub(crate) fn request(&self, family: Family, words: Vec<String>) -> Result<Request> {
-        bounds::time("lease", self.lease, bounds::LEASE)?;
-        if let Some(margin) = self.margin {
-            bounds::margin(margin, self.lease)?;
-        }
+        let terms = self.terms();
+        terms.check()?;
         if let Some(owner) = &self.owner {
             bounds::owner(owner)?;
         }
@@ -60,10 +67,35 @@ impl Options {
             family,
             key: self.key.clone(),
             token: self.token.clone().unwrap_or_else(new_token),
-            lease: self.lease,
+            lease: terms.longest(),
             owner: self.owner.clone().unwrap_or_else(default_owner),
             words,
+            confirm: self.confirm()?,
         })
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            lease: self.lease,
+            margin: self.margin,
+            max_hold: self.max_hold,
+        }
+    }
+
+    fn confirm(&self) -> Result<Option<Confirm>> {
+        const LONGEST: Duration = Duration::from_millis(500);
+        let is_wanted = self.disk || self.replicas.is_some();
+        if let Some(within) = self.within {
+            bounds::within(within, self.lease, is_wanted)?;
+        }
+        if let Some(Replicas::Count(count)) = self.replicas {
+            bounds::count("replicas", count)?;
+        }
+        Ok(is_wanted.then(|| Confirm {
+            replicas: self.replicas.unwrap_or(Replicas::Count(0)),
+            within: self.within.unwrap_or((self.lease / 10).min(LONGEST)),
+            disk: self.disk,
+        }))
     }
 }
 
@@ -92,9 +124,44 @@ macro_rules! common_options {
             }
 
             /// Sets how long before the end of its lease the hold counts as lost, so that the work can stop while it still
-            /// lasts: at most half of the lease. A tenth of the lease, at most two seconds, unless set.
+            /// lasts: less than the lease. A tenth of the lease, at most two seconds, unless set.
             pub fn margin(mut self, margin: Duration) -> Self {
                 self.options.margin = Some(margin);
+                self
+            }
+
+            /// Sets after how long the hold is lost, counted from its grant, however often it is renewed: longer than the
+            /// margin.
+            pub fn max_hold(mut self, time: Duration) -> Self {
+                self.options.max_hold = Some(time);
+                self
+            }
+
+            /// Wants each grant, each renewal and each DONE confirmed by so many replicas (WAIT), 1 to 1,000,000. What they
+            /// do not confirm is asked again; when the time is up, it is
+            /// [`Error::NotConfirmed`](crate::Error::NotConfirmed).
+            pub fn replicas(mut self, count: u32) -> Self {
+                self.options.replicas = Some(crate::request::Replicas::Count(count));
+                self
+            }
+
+            /// Wants them confirmed by as many replicas as the primary has attached when it answers (ROLE), at least one.
+            pub fn replicas_all(mut self) -> Self {
+                self.options.replicas = Some(crate::request::Replicas::All);
+                self
+            }
+
+            /// Sets how long the server waits for each confirmation: 1 ms to the lease. A tenth of the lease, at most half a
+            /// second, unless set.
+            pub fn within(mut self, time: Duration) -> Self {
+                self.options.within = Some(time);
+                self
+            }
+
+            /// Wants them synced to the disk of the primary, and of as many replicas as [`replicas`](Self::replicas) says
+            /// (WAITAOF). Takes Redis 7.2 or newer with `appendonly yes`.
+            pub fn disk(mut self) -> Self {
+                self.options.disk = true;
                 self
             }
 
@@ -235,76 +302,6 @@ pub struct Tally {
     pub lapsed: u64,
 }
 
-/// Work that is done once by a fleet, however many ask for it.
-#[derive(Clone, Debug)]
-#[must_use = "nothing is asked for until it is begun"]
-pub struct Once<C = Client> {
-    pub(crate) client: C,
-    pub(crate) options: Options,
-    max_attempts: Option<u32>,
-    pub(crate) ending: Ending,
-}
-
-common_options!(Once);
-
-impl<C> Once<C> {
-    pub(crate) fn new(client: C, key: String) -> Self {
-        Once {
-            client,
-            options: Options::new(key),
-            max_attempts: None,
-            ending: Ending::default(),
-        }
-    }
-
-    /// Sets how many attempts are made in all, whoever makes them, 1 to 1,000,000. Then the work is given up, and
-    /// beginning it is [`Error::WorkFailed`](crate::Error::WorkFailed). Without it there is no end of attempts.
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.max_attempts = Some(attempts);
-        self
-    }
-
-    /// Sets how long the result is kept, 1 ms to ten years; after that the work may be done again. Unless set, the
-    /// server's `dsync.once-keep-ms` applies: a day.
-    pub fn keep(mut self, keep: Duration) -> Self {
-        self.ending.keep = Keep::For(keep);
-        self
-    }
-
-    /// Keeps the result until the key is removed: for what must never happen twice.
-    pub fn keep_forever(mut self) -> Self {
-        self.ending.keep = Keep::Forever;
-        self
-    }
-
-    /// Sets how long nobody begins again after a failed attempt, at most `dsync.max-lease-ms`. Without it the next in
-    /// line begins at once, and also where the server refuses the delay.
-    pub fn retry_delay(mut self, delay: Duration) -> Self {
-        self.ending.retry_delay = delay;
-        self
-    }
-
-    pub(crate) fn request(&self) -> Result<Request> {
-        let words = count_words("MAX", "max_attempts", self.max_attempts)?;
-        self.ending.check()?;
-        self.options.request(Family::Once, words)
-    }
-}
-
-/// What beginning work has come to.
-#[derive(Debug)]
-pub enum Begun<R = Run> {
-    /// This process is to do the work.
-    Run(R),
-    /// The work is done already.
-    Done {
-        /// The result, `None` when the worker gave none.
-        result: Option<Vec<u8>>,
-        /// Which attempt succeeded.
-        attempt: u64,
-    },
-}
-
 pub(crate) fn min_hold_words(time: Option<Duration>) -> Result<Vec<String>> {
     let Some(time) = time else {
         return Ok(Vec::new());
@@ -319,7 +316,11 @@ pub(crate) fn limit_words(limit: Option<u32>) -> Result<Vec<String>> {
     count_words("LIMIT", "limit", limit)
 }
 
-fn count_words(word: &str, option: &'static str, count: Option<u32>) -> Result<Vec<String>> {
+pub(crate) fn count_words(
+    word: &str,
+    option: &'static str,
+    count: Option<u32>,
+) -> Result<Vec<String>> {
     let Some(count) = count else {
         return Ok(Vec::new());
     };

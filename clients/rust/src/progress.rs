@@ -33,8 +33,12 @@ pub struct KeyInfo {
     pub waiter_count: u64,
     /// How much longer an operator's PAUSE lasts; zero without one.
     pub paused: Duration,
+    /// How much longer nobody begins the work after a failed attempt (`retry_delay`).
+    pub delayed: Duration,
     /// The limit in force, of semaphores and groups that have one.
     pub limit: Option<u64>,
+    /// How many permits are free, of semaphores that have a limit.
+    pub available: Option<u64>,
 }
 
 impl KeyInfo {
@@ -47,7 +51,9 @@ impl KeyInfo {
                 "holders" => info.holder_count = read(value).unwrap_or_default(),
                 "waiters" => info.waiter_count = read(value).unwrap_or_default(),
                 "paused-ms" => info.paused = duration(value),
+                "delay-left-ms" => info.delayed = duration(value),
                 "limit" => info.limit = read(value).unwrap_or_default(),
+                "available" => info.available = read(value).unwrap_or_default(),
                 "first-holders" => info.holders = holders(value),
                 _ => {}
             }

@@ -41,14 +41,41 @@ impl Family {
     }
 }
 
+/// How many replicas are to know an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Replicas {
+    Count(u32),
+    /// As many as the primary has attached when it answers, at least one.
+    All,
+}
+
+/// What is to confirm an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Confirm {
+    pub(crate) replicas: Replicas,
+    pub(crate) within: Duration,
+    pub(crate) disk: bool,
+}
+
+impl Confirm {
+    pub(crate) fn wanted(&self, attached: u32) -> u32 {
+        match self.replicas {
+            Replicas::Count(count) => count,
+            Replicas::All => attached.max(1),
+        }
+    }
+}
+
 /// A command, and what errors say about it.
 #[derive(Clone)]
-pub(crate) struct Command {
+pub struct Command {
     pub(crate) cmd: Cmd,
     /// `None` of a command to the server as such.
     pub(crate) key: Option<String>,
     /// What no error may show: servers repeat the arguments of commands that they do not know.
     pub(crate) token: Option<String>,
+    /// What is to confirm its answer.
+    pub(crate) confirm: Option<Confirm>,
 }
 
 impl Command {
@@ -57,6 +84,7 @@ impl Command {
             cmd: redis::cmd(name),
             key: None,
             token: None,
+            confirm: None,
         }
     }
 
@@ -82,6 +110,8 @@ pub(crate) struct Request {
     pub(crate) owner: String,
     /// The words that only some families have: LIMIT, LANE, MAX, SHARED and so on.
     pub(crate) words: Vec<String>,
+    /// What is to confirm that it is granted, renewed and done.
+    pub(crate) confirm: Option<Confirm>,
 }
 
 /// How a request waits.
@@ -104,7 +134,7 @@ pub(crate) struct Grant {
 
 /// What a request is answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Reply {
     Granted(Grant),
     Waiting {
         place: u64,
@@ -134,6 +164,7 @@ impl Request {
             Waiting::Queue => drop(command.arg("QUEUE").arg(millis(KEEP))),
             Waiting::Block(time) => drop(command.arg("BLOCK").arg(millis(time))),
         }
+        command.confirm = self.confirm;
         command
     }
 
@@ -144,9 +175,11 @@ impl Request {
         command
     }
 
-    pub(crate) fn renewal(&self) -> Command {
+    /// RENEW, for so long.
+    pub(crate) fn renewal(&self, lease: Duration) -> Command {
         let mut command = self.verb("RENEW");
-        command.arg("PX").arg(millis(self.lease));
+        command.arg("PX").arg(millis(lease));
+        command.confirm = self.confirm;
         command
     }
 }
@@ -161,15 +194,15 @@ pub(crate) fn millis(time: Duration) -> u64 {
 }
 
 /// Reads the reply to ACQUIRE, ADD or BEGIN.
-pub(crate) fn outcome(reply: Value) -> RedisResult<Outcome> {
+pub(crate) fn outcome(reply: Value) -> RedisResult<Reply> {
     let items = match reply {
-        Value::Nil => return Ok(Outcome::Refused),
+        Value::Nil => return Ok(Reply::Refused),
         Value::Array(items) => items,
         other => return Err(unexpected(&other)),
     };
     // The token comes first, and it can be any text: so a grant is told by its shape.
     let granted = |fence, index| {
-        Ok(Outcome::Granted(Grant {
+        Ok(Reply::Granted(Grant {
             fence: read(fence)?,
             attempt: 1,
             index,
@@ -183,20 +216,20 @@ pub(crate) fn outcome(reply: Value) -> RedisResult<Outcome> {
     }
     let kind: String = items.first().map(read).transpose()?.unwrap_or_default();
     match (kind.as_str(), items.as_slice()) {
-        ("WAITING", [_, place, channel]) => Ok(Outcome::Waiting {
+        ("WAITING", [_, place, channel]) => Ok(Reply::Waiting {
             place: read(place)?,
             channel: read(channel)?,
         }),
-        ("RUN", [_, _, fence, attempt]) => Ok(Outcome::Granted(Grant {
+        ("RUN", [_, _, fence, attempt]) => Ok(Reply::Granted(Grant {
             fence: read(fence)?,
             attempt: read(attempt)?,
             index: None,
         })),
-        ("DONE", [_, result, attempt]) => Ok(Outcome::Done {
+        ("DONE", [_, result, attempt]) => Ok(Reply::Done {
             result: read(result)?,
             attempt: read(attempt)?,
         }),
-        ("FAILED", [_, reason, attempts]) => Ok(Outcome::Failed {
+        ("FAILED", [_, reason, attempts]) => Ok(Reply::Failed {
             reason: String::from_utf8_lossy(&read::<Vec<u8>>(reason)?).into_owned(),
             attempts: read(attempts)?,
         }),
@@ -237,6 +270,7 @@ mod tests {
             lease: Duration::from_secs(3),
             owner: "web-1".to_owned(),
             words: words.iter().map(|&word| word.to_owned()).collect(),
+            confirm: None,
         }
     }
 
@@ -258,14 +292,17 @@ mod tests {
             spelled(&group.command(Waiting::Not)),
             "DWG.ADD k TOKEN t PX 3000 OWNER web-1"
         );
-        assert_eq!(spelled(&group.renewal()), "DWG.RENEW k t PX 3000");
+        assert_eq!(
+            spelled(&group.renewal(group.lease)),
+            "DWG.RENEW k t PX 3000"
+        );
         assert_eq!(spelled(&group.verb("DONE")), "DWG.DONE k t");
     }
 
     #[test]
     fn replies_are_read_by_their_shape() {
         let grant = |attempt, index| {
-            Ok(Outcome::Granted(Grant {
+            Ok(Reply::Granted(Grant {
                 fence: 7,
                 attempt,
                 index,
@@ -284,12 +321,12 @@ mod tests {
         let (place, channel) = (3, "dsync:{k}:9".to_owned());
         assert_eq!(
             outcome(Value::Array(waiting)),
-            Ok(Outcome::Waiting { place, channel })
+            Ok(Reply::Waiting { place, channel })
         );
         let done = outcome(Value::Array(vec![text("DONE"), Value::Nil, Value::Int(1)]));
         let (result, attempt) = (None, 1);
-        assert_eq!(done, Ok(Outcome::Done { result, attempt }));
-        assert_eq!(outcome(Value::Nil), Ok(Outcome::Refused));
+        assert_eq!(done, Ok(Reply::Done { result, attempt }));
+        assert_eq!(outcome(Value::Nil), Ok(Reply::Refused));
         assert!(outcome(Value::Int(1)).is_err());
         assert!(outcome(Value::Array(vec![text("NEW"), text("a"), text("b")])).is_err());
     }

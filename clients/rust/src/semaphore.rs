@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bounds;
+use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::options::{Options, common_options, limit_words, min_hold_option, min_hold_words};
-use crate::progress::Progress;
+use crate::progress::{KeyInfo, Progress};
 use crate::request::{Family, Request};
-use crate::sync::{Cancel, Client};
+use crate::sync::Client;
 
 /// A fair semaphore: at most so many permits are held at a time.
 #[derive(Clone, Debug)]
@@ -73,6 +74,16 @@ impl<C> Semaphore<C> {
     pub fn index(mut self) -> Self {
         self.is_indexed = true;
         self
+    }
+
+    /// How many permits are free, as far as is known; all of them while there is no such semaphore.
+    pub(crate) fn free(&self, info: &KeyInfo) -> Option<u64> {
+        let unused = self.limit.map(u64::from);
+        info.available.or(unused.filter(|_| info.state.is_empty()))
+    }
+
+    pub(crate) fn wanted(&self) -> u64 {
+        self.permits.into()
     }
 
     pub(crate) fn request(&self) -> Result<Request> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redis::{IntoConnectionInfo, RedisError};
+use redis::{IntoConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::error::Result;
 use crate::passing::passes;
@@ -20,6 +20,11 @@ pub struct Server {
     /// Where the server was asked for, for messages: an address has no password.
     name: Arc<str>,
 }
+
+#[cfg(feature = "cluster")]
+pub(crate) use redis::cluster_routing::Slot;
+#[cfg(not(feature = "cluster"))]
+pub(crate) type Slot = ();
 
 #[derive(Clone)]
 pub(crate) enum Kind {
@@ -95,6 +100,29 @@ impl Server {
             #[cfg(feature = "cluster")]
             Kind::Cluster(_) => true,
             _ => false,
+        }
+    }
+
+    /// The slot of a key in a cluster.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn slot(&self, key: &str) -> Option<Slot> {
+        self.is_cluster().then(|| Slot::for_key(key))
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    pub(crate) fn slot(&self, _: &str) -> Option<Slot> {
+        None
+    }
+
+    /// Returns the first of these replies that is an error which can pass, or all of them.
+    pub(crate) fn refuse_passing(&self, replies: Vec<Value>) -> RedisResult<Vec<Value>> {
+        let errors = replies.iter().filter_map(|reply| match reply {
+            Value::ServerError(error) => Some(RedisError::from(error.clone())),
+            _ => None,
+        });
+        match { errors }.find(|error| self.may_pass(error)) {
+            Some(error) => Err(error),
+            None => Ok(replies),
         }
     }
 

@@ -8,8 +8,11 @@ pub(crate) const TRY: Duration = Duration::from_secs(2);
 /// How long to wait for an answer that the caller can do without: who holds, or that a request is withdrawn.
 const COURTESY: Duration = Duration::from_secs(1);
 
+/// The same after a try, of whose time it is a part.
+pub(crate) const COURTESY_OF_TRY: Duration = Duration::from_millis(500);
+
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     pub(crate) response_timeout: Duration,
     pub(crate) patience: Duration,
 }
@@ -50,9 +53,10 @@ impl Settings {
     }
 
     /// For one attempt at what the caller can do without.
-    pub(crate) fn courtesy(&self) -> Effort {
+    pub(crate) fn courtesy(&self, is_try: bool) -> Effort {
+        let longest = if is_try { COURTESY_OF_TRY } else { COURTESY };
         Effort {
-            response: self.response_timeout.min(COURTESY),
+            response: self.response_timeout.min(longest),
             ..self.attempt()
         }
     }
@@ -72,17 +76,17 @@ impl Effort {
         self.at_most(self.response)
     }
 
-    /// How long to wait for a connection now: each step of connecting has half of the time for a reply. In a cluster there
-    /// are several, and a node that does not answer can be met twice: when its slots are asked for, and when all nodes are
-    /// greeted.
+    /// How long to wait for a connection now: each step of connecting to a cluster has a quarter of the time for a reply.
+    /// A node that does not answer is met several times, when the slots are asked for and when all nodes are greeted. What
+    /// is waited for meanwhile, a renewal for example, is for another node.
     pub(crate) fn connect_limits(&self) -> (Duration, Duration) {
         (
-            self.at_most(self.response / 2),
+            self.at_most(self.response / 4),
             self.at_most(self.response * 2),
         )
     }
 
-    fn at_most(&self, time: Duration) -> Duration {
+    pub(crate) fn at_most(&self, time: Duration) -> Duration {
         const SHORTEST: Duration = Duration::from_millis(1);
         let left = self
             .give_up_at

@@ -1,11 +1,8 @@
-//! How long a request may wait, and what it comes to: what both halves share of waiting.
+//! How long a request may wait.
 
 use std::time::{Duration, Instant};
 
-use crate::clock::Moment;
-use crate::error::{Error, Result};
-use crate::request::Grant;
-use crate::settings::TRY;
+use crate::settings::{COURTESY_OF_TRY, TRY};
 
 /// How long one BLOCK lasts. A connection that died without a word is noticed after this and the time for an answer, while
 /// a server that took over still keeps the place.
@@ -29,7 +26,7 @@ impl WaitLimit {
     /// When to give up a server that cannot be reached: when the time is up, but not before a try would.
     pub(crate) fn give_up_at(self, start: Instant) -> Option<Instant> {
         match self {
-            WaitLimit::Try => Some(start + TRY),
+            WaitLimit::Try => Some(start + TRY - COURTESY_OF_TRY),
             WaitLimit::Until(end) => Some(end.max(start + TRY)),
             WaitLimit::Unlimited => None,
         }
@@ -46,38 +43,4 @@ impl WaitLimit {
             }
         }
     }
-}
-
-/// How a request that has ended so is to be withdrawn, because it may still be queued, or may even hold by now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Withdrawal {
-    /// The server knows nothing of the request. An error of the server says that the request has changed nothing; the token
-    /// may then be that of an older hold, which is not to be released.
-    Not,
-    /// The server answers, so the caller can wait for it.
-    Now,
-    /// The server does not answer, and the caller has waited long enough.
-    InBackground,
-}
-
-impl Withdrawal {
-    pub(crate) fn of(limit: WaitLimit, verdict: &Result<Verdict>) -> Withdrawal {
-        match verdict {
-            Err(Error::NotAcquired { .. }) if limit != WaitLimit::Try => Withdrawal::Now,
-            Err(Error::Cancelled { .. }) => Withdrawal::Now,
-            Err(error) if error.is_unreachable() => Withdrawal::InBackground,
-            _ => Withdrawal::Not,
-        }
-    }
-}
-
-/// What a request has come to.
-#[derive(Debug)]
-pub(crate) enum Verdict {
-    /// The moment is that at which the granted request was sent.
-    Granted { grant: Grant, sent: Moment },
-    Done {
-        result: Option<Vec<u8>>,
-        attempt: u64,
-    },
 }

@@ -95,7 +95,6 @@ pub(crate) struct Announcements {
     connections: Arc<Connections>,
     listeners: Arc<Listeners>,
     line: AsyncMutex<Option<Arc<Line>>>,
-    effort: Effort,
 }
 
 /// A connection for messages.
@@ -113,7 +112,7 @@ impl Line {
 }
 
 /// A channel that is listened to until this is dropped.
-pub(crate) struct Listening {
+pub struct Listening {
     channel: String,
     ear: Arc<Ear>,
     listeners: Arc<Listeners>,
@@ -123,28 +122,27 @@ pub(crate) struct Listening {
 }
 
 impl Announcements {
-    pub(crate) fn new(connections: Arc<Connections>, effort: Effort) -> Announcements {
+    pub(crate) fn new(connections: Arc<Connections>) -> Announcements {
         Announcements {
             connections,
             listeners: Arc::default(),
             line: AsyncMutex::default(),
-            effort,
         }
     }
 
     /// Listens to a channel. Returns when the server has confirmed it: what is announced from then on wakes the waiter.
-    pub(crate) async fn listen(&self, channel: &str) -> RedisResult<Listening> {
+    pub(crate) async fn listen(&self, channel: &str, effort: Effort) -> RedisResult<Listening> {
         // Made before the first await: when this future is dropped, what it has begun is undone.
         let mut listening = Listening {
             channel: channel.to_owned(),
             ear: self.listeners.add(channel),
             listeners: Arc::clone(&self.listeners),
             line: None,
-            limit: self.effort.limit(),
+            limit: effort.limit(),
         };
-        let line = within(self.effort.connect_limits().1, self.line()).await?;
+        let line = within(effort.connect_limits().1, self.line(effort)).await?;
         listening.line = Some(Arc::clone(&line));
-        let subscribed = within(self.effort.limit(), listening.subscribed(&line)).await;
+        let subscribed = within(effort.limit(), listening.subscribed(&line)).await;
         if subscribed
             .as_ref()
             .is_err_and(redis::RedisError::is_timeout)
@@ -155,7 +153,7 @@ impl Announcements {
         subscribed.map(|()| listening)
     }
 
-    async fn line(&self) -> RedisResult<Arc<Line>> {
+    async fn line(&self, effort: Effort) -> RedisResult<Arc<Line>> {
         let mut line = self.line.lock().await;
         let number = self.connections.number();
         if let Some(line) = line
@@ -179,10 +177,7 @@ impl Announcements {
             }
             Ok(())
         };
-        let connection = self
-            .connections
-            .connect_to_listen(self.effort, told)
-            .await?;
+        let connection = self.connections.connect_to_listen(effort, told).await?;
         let made = Arc::new(Line {
             connection,
             number,

@@ -1,20 +1,28 @@
-//! The client of the asynchronous half, and how a command is repeated.
+//! The client of the asynchronous half.
 
 use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redis::{IntoConnectionInfo, Value};
-use tokio::time::sleep;
+use redis::{RedisError, RedisResult};
+use tokio::runtime::Handle;
 
-use crate::aio::announce::Announcements;
-use crate::aio::connection::{Blocked, Connections};
-use crate::clock::Moment;
-use crate::error::{Error, Result, ServerError};
-use crate::progress::KeyInfo;
-use crate::request::{Command, Family};
+use crate::aio::announce::{Announcements, Listening};
+use crate::aio::connection::{Connection, Connections};
+use crate::aio::together::Together;
+use crate::call::Call;
+use crate::cancel::Cancel;
+use crate::error::Result;
+use crate::half::{Half, Reply, Shared};
+use crate::renewal::Renewals;
+use crate::request::Command;
+use crate::send::send;
 use crate::server::Server;
-use crate::settings::{Effort, Settings};
+use crate::settings::Settings;
+use crate::signal::{Signal, Wait};
 
 /// Connects to the server, and makes locks, semaphores, groups and work-once keys for tasks.
 ///
@@ -26,6 +34,8 @@ pub struct Client {
     waits: Waits,
     connections: Arc<Connections>,
     announcements: Arc<Announcements>,
+    renewals: Renewals<Client>,
+    together: Arc<Together>,
 }
 
 /// How requests wait. In both ways they stand in the same queue, in the order in which they came.
@@ -44,141 +54,117 @@ pub enum Waits {
     SharedConnection,
 }
 
-/// The reply to a command.
-pub(crate) struct Answer {
-    /// When the attempt that was answered was sent.
-    pub(crate) sent: Moment,
-    pub(crate) reply: Value,
-    /// Whether an earlier attempt may have been carried out.
-    pub(crate) is_repeated: bool,
-}
-
 impl Client {
-    /// Makes a client of the server at a URL, as [`Server::at`] reads it. Nothing is sent yet.
-    pub fn open(address: impl IntoConnectionInfo) -> Result<Client> {
-        Server::at(address).map(Client::new)
-    }
-
     /// Makes a client of a server, a cluster or the primary that Sentinel names. Nothing is sent yet.
     pub fn new(server: impl Into<Server>) -> Client {
-        Client::with(server.into(), Settings::default(), Waits::default())
-    }
-
-    fn with(server: Server, settings: Settings, waits: Waits) -> Client {
-        let connections = Arc::new(Connections::new(server));
-        let effort = settings.attempt();
+        let connections = Arc::new(Connections::new(server.into()));
         Client {
-            announcements: Arc::new(Announcements::new(Arc::clone(&connections), effort)),
+            announcements: Arc::new(Announcements::new(Arc::clone(&connections))),
             connections,
-            settings,
-            waits,
+            settings: Settings::default(),
+            waits: Waits::default(),
+            renewals: Renewals::default(),
+            together: Arc::default(),
         }
     }
 
-    /// Sets how requests wait. The client opens connections anew.
+    /// Sets how requests wait.
     #[must_use]
-    pub fn with_waits(self, waits: Waits) -> Client {
-        Client::with(self.connections.server().clone(), self.settings, waits)
-    }
-
-    /// Sets how long requests are repeated while the server cannot be reached, or is not able to serve (`READONLY`,
-    /// `LOADING`, `CLUSTERDOWN` and the like), counted from the first failure. 30 seconds unless set. A renewal is
-    /// repeated until the hold is lost, whatever is set here.
-    #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Client {
-        self.settings.patience = patience;
+    pub fn with_waits(mut self, waits: Waits) -> Client {
+        self.waits = waits;
         self
     }
+}
 
-    /// Sets how long to wait for a connection, and for the reply to a command that does not wait, before both are tried
-    /// anew: at least a millisecond. Two seconds unless set. A server is given so much longer to answer a wait. The client
-    /// opens connections anew.
-    #[must_use]
-    pub fn with_response_timeout(mut self, timeout: Duration) -> Client {
-        self.settings.response_timeout = timeout.max(Duration::from_millis(1));
-        Client::with(self.connections.server().clone(), self.settings, self.waits)
+impl Wait for Client {
+    async fn wait(signal: &Signal, seen: u64, at_most: Duration) {
+        signal.notified(seen, at_most).await;
+    }
+}
+
+impl Half for Client {
+    type Listening = Option<Listening>;
+    type Line = Connection;
+
+    fn settings(&self) -> &Settings {
+        &self.settings
     }
 
-    /// Asks the server for a sign of life, once: for telling early that an address or a password is wrong.
-    pub async fn ping(&self) -> Result<()> {
-        let ping = Command::of_server("PING");
-        self.send(&ping, self.settings.attempt()).await.map(drop)
+    fn server(&self) -> &Server {
+        self.connections.server()
     }
 
-    pub(crate) fn waits(&self) -> Waits {
-        self.waits
+    fn renew(&self, hold: &Arc<Shared<Client>>) {
+        self.renewals.add(hold);
     }
 
-    pub(crate) fn announcements(&self) -> &Announcements {
-        &self.announcements
+    fn renew_earlier(&self) {
+        self.renewals.look();
     }
 
-    /// Sends a command that the server answers at once, until it is answered.
-    pub(crate) async fn send(&self, command: &Command, effort: Effort) -> Result<Answer> {
-        self.send_with(command, None, effort, None).await
+    fn listens(&self) -> bool {
+        self.waits == Waits::SharedConnection
     }
 
-    /// Sends a command for which the server may wait so long, on a connection of its own.
-    pub(crate) async fn send_blocking(
-        &self,
-        command: &Command,
-        blocks: Duration,
-        effort: Effort,
-        blocked: Option<&Blocked>,
-    ) -> Result<Answer> {
-        self.send_with(command, Some(blocks), effort, blocked).await
+    async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Connection>> {
+        let is_own = call.blocks.is_some() || call.keeps_line;
+        if call.is_confirmed() && !is_own {
+            return self.together.attempt(call, &self.connections).await;
+        }
+        self.connections.attempt(call).await
     }
 
-    async fn send_with(
-        &self,
-        command: &Command,
-        blocks: Option<Duration>,
-        effort: Effort,
-        blocked: Option<&Blocked>,
-    ) -> Result<Answer> {
-        let mut first_failure = None;
-        let mut pause = Duration::from_millis(20);
-        loop {
-            let (connections, cmd) = (&self.connections, &command.cmd);
-            let attempt = match blocks {
-                Some(blocks) => connections.send_alone(cmd, blocks, effort, blocked).await,
-                None => connections.send_shared(cmd, effort).await,
-            };
-            let error = match attempt {
-                Ok(reply) => {
-                    return Ok(Answer {
-                        sent: reply.sent,
-                        reply: reply.value,
-                        is_repeated: reply.is_second || first_failure.is_some(),
-                    });
-                }
-                Err(error) => error,
-            };
-            let since = *first_failure.get_or_insert_with(Instant::now);
-            let server = self.connections.server();
-            if effort.is_over(since, pause) || !server.may_pass(&error) {
-                let error = ServerError::of(error, command, server.name());
-                return Err(Error::Redis(error));
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(1));
+    async fn turn(&self, listening: &mut Option<Listening>, channel: &str, pause: Duration) {
+        /// How long to wait without messages, because the ACL does not allow them for example.
+        const DEAF: Duration = Duration::from_millis(500);
+        if let Some(listening) = listening
+            && self.announcements.is_heard(listening, channel)
+        {
+            return listening.wait(pause).await;
+        }
+        *listening = None;
+        let effort = self.settings.attempt();
+        match self.announcements.listen(channel, effort).await {
+            Ok(begun) => *listening = Some(begun),
+            Err(_) => tokio::time::sleep(pause.min(DEAF)).await,
         }
     }
 
-    /// Returns INFO of a key; what the server does not tell, because of its ACL for example, stays empty.
-    pub(crate) async fn info(&self, family: Family, key: &str) -> KeyInfo {
-        let info = family.command("INFO", key);
-        let answer = self.send(&info, self.settings.courtesy()).await;
-        answer
-            .map(|answer| KeyInfo::read(&answer.reply))
-            .unwrap_or_default()
+    /// Where no runtime is left, nothing is done: the end of a place or of a lease comes by itself.
+    fn in_background(&self, what: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(what);
+        }
     }
 
-    pub(crate) async fn not_acquired(&self, family: Family, key: &str) -> Error {
-        Error::NotAcquired {
-            key: key.to_owned(),
-            holders: self.info(family, key).await.holders,
+    async fn to_the_end<T: Send + 'static>(
+        &self,
+        cancel: Option<&Cancel>,
+        what: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let _cancel = cancel.cloned().map(CancelOnDrop);
+        match tokio::spawn(what).await {
+            Ok(done) => done,
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            Err(error) => Err(RedisError::from(io::Error::from(error)).into()),
         }
+    }
+
+    fn conclude(&self, command: Command, patience: Duration) {
+        let half = self.clone();
+        self.in_background(async move {
+            let effort = half.settings.effort().with_patience(patience);
+            let _ = send(&half, Call::new(&command, effort)).await;
+        });
+    }
+}
+
+/// Ends a wait whose future is dropped. A wait that is over is not touched.
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 

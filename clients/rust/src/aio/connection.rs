@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
+use crate::call::Call;
 use crate::clock::Moment;
+use crate::confirm::{Line, is_elsewhere, perform};
+use crate::half::Reply;
 use crate::passing::{is_of_connection, passes};
 use crate::server::{Kind, Server};
 use crate::settings::Effort;
@@ -38,21 +41,18 @@ struct Shared {
 }
 
 #[derive(Clone)]
-pub(crate) enum Connection {
+pub enum Connection {
     Single(MultiplexedConnection),
     #[cfg(feature = "cluster-async")]
     Cluster(redis::cluster_async::ClusterConnection),
 }
 
-/// Locked as long as a connection waits.
-pub(crate) type Blocked = Arc<AsyncMutex<()>>;
-
-/// The reply to an attempt.
-pub(crate) struct Reply {
-    pub(crate) sent: Moment,
-    pub(crate) value: Value,
-    /// Whether an earlier attempt, on a connection that turned out to be closed, may have been carried out.
-    pub(crate) is_second: bool,
+/// A connection for an attempt.
+struct Lent {
+    connection: Connection,
+    /// The number of the shared connection; `None` of one that nobody else has.
+    shared: Option<u64>,
+    is_new: bool,
 }
 
 impl Connections {
@@ -69,105 +69,93 @@ impl Connections {
         &self.server
     }
 
-    /// Sends a command on the shared connection, and anew where that turns out to be closed.
-    pub(crate) async fn send_shared(&self, command: &Cmd, effort: Effort) -> RedisResult<Reply> {
+    /// Sends commands in one write, and anew where a connection turns out to be closed. When the future is dropped, a
+    /// connection on which the server waits is closed.
+    pub(crate) async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Connection>> {
         let mut is_second = false;
         loop {
-            let (mut connection, number, is_new) = self.shared(effort).await?;
+            let mut lent = self.lend(call).await?;
             let sent = Moment::now();
-            let reply = within(effort.limit(), connection.send(command)).await;
-            let error = match reply {
-                Ok(value) => {
+            let replies = perform(&mut lent.connection, call, &self.server).await;
+            let is_elsewhere = is_elsewhere(&replies, &self.server);
+            let error = match replies {
+                Ok(values) => {
                     return Ok(Reply {
                         sent,
-                        value,
+                        values,
                         is_second,
+                        line: self.take_back(lent, call, is_elsewhere),
                     });
                 }
                 Err(error) => error,
             };
-            if passes(&error) {
-                self.discard(number).await;
+            let is_closed = is_of_connection(&error) && !error.is_timeout();
+            match lent.shared {
+                Some(number) if passes(&error) => self.discard(number).await,
+                // A new connection may lead to the new primary: by DNS, or by Sentinel. The idle ones lead to the old one.
+                None if passes(&error) && !is_closed => self.idle().clear(),
+                _ => {}
             }
-            if is_new || is_second || !is_of_connection(&error) || error.is_timeout() {
+            if lent.is_new || !is_closed || (is_second && lent.shared.is_some()) {
                 return Err(error);
             }
             is_second = true;
         }
     }
 
-    /// Sends a command that may wait in the server, on a connection of its own. When the future is dropped, the connection
-    /// is closed at once; or when the reply has come, if there is a lock that tells others that it still waits.
-    pub(crate) async fn send_alone(
-        &self,
-        command: &Cmd,
-        blocks: Duration,
-        effort: Effort,
-        blocked: Option<&Blocked>,
-    ) -> RedisResult<Reply> {
-        const MOST_IDLE: usize = 16;
-        let mut is_second = false;
-        loop {
-            let idle = self.idle().pop();
-            let is_new = idle.is_none();
-            let connection = match idle {
-                Some(connection) => connection,
-                None => self.connect(effort).await?,
-            };
-            let sent = Moment::now();
-            let asking = connection.asked(command.clone(), blocks + effort.limit());
-            let (connection, reply) = match blocked {
-                None => asking.await,
-                Some(blocked) => {
-                    let locked = Arc::clone(blocked).lock_owned().await;
-                    let task = tokio::spawn(async move {
-                        let answer = asking.await;
-                        drop(locked);
-                        answer
-                    });
-                    task.await.map_err(io::Error::from)?
-                }
-            };
-            let error = match reply {
-                Ok(value) => {
-                    let mut idle = self.idle();
-                    if idle.len() < MOST_IDLE {
-                        idle.push(connection);
-                    }
-                    return Ok(Reply {
-                        sent,
-                        value,
-                        is_second,
-                    });
-                }
-                Err(error) => error,
-            };
-            let is_closed = is_of_connection(&error) && !error.is_timeout();
-            if !is_closed && passes(&error) {
-                // A new connection may lead to the new primary: by DNS, or by Sentinel. The idle ones lead to the old one.
-                self.idle().clear();
-            }
-            if is_new || !is_closed {
-                return Err(error);
-            }
-            is_second = true;
+    async fn lend(&self, call: &Call<'_>) -> RedisResult<Lent> {
+        if call.blocks.is_none() && !call.keeps_line {
+            return self.shared(call.effort).await;
         }
+        let idle = self.idle().pop().filter(|_| !call.is_afresh);
+        let is_new = idle.is_none();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.connect(call.effort).await?,
+        };
+        Ok(Lent {
+            connection,
+            shared: None,
+            is_new,
+        })
+    }
+
+    /// Returns the connection, if the call keeps it.
+    fn take_back(&self, lent: Lent, call: &Call<'_>, is_elsewhere: bool) -> Option<Connection> {
+        const MOST_IDLE: usize = 16;
+        if call.keeps_line {
+            return Some(lent.connection).filter(|_| !self.server.is_cluster());
+        }
+        let mut idle = self.idle();
+        if is_elsewhere {
+            idle.clear();
+        } else if lent.shared.is_none() && idle.len() < MOST_IDLE {
+            idle.push(lent.connection);
+        }
+        None
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn shared(&self, effort: Effort) -> RedisResult<(Connection, u64, bool)> {
+    async fn shared(&self, effort: Effort) -> RedisResult<Lent> {
         let (_, limit) = effort.connect_limits();
         let mut shared = within(limit, async { Ok(self.shared.lock().await) }).await?;
-        if let Some(connection) = &shared.connection {
-            return Ok((connection.clone(), self.number(), false));
-        }
-        let connection = self.connect(effort).await?;
-        let number = self.number.fetch_add(1, Ordering::AcqRel) + 1;
-        shared.connection = Some(connection.clone());
-        Ok((connection, number, true))
+        let is_new = shared.connection.is_none();
+        let connection = match &shared.connection {
+            Some(connection) => connection.clone(),
+            None => {
+                let connection = self.connect(effort).await?;
+                self.number.fetch_add(1, Ordering::AcqRel);
+                shared.connection.insert(connection).clone()
+            }
+        };
+        Ok(Lent {
+            connection,
+            shared: Some(self.number()),
+            is_new,
+        })
     }
 
     async fn discard(&self, number: u64) {
@@ -183,7 +171,7 @@ impl Connections {
     }
 
     /// Connects for requests.
-    async fn connect(&self, effort: Effort) -> RedisResult<Connection> {
+    pub(crate) async fn connect(&self, effort: Effort) -> RedisResult<Connection> {
         let (step, limit) = effort.connect_limits();
         within(limit, self.connect_with(step, None)).await
     }
@@ -250,19 +238,6 @@ fn in_resp3(client: &Client) -> RedisResult<Client> {
 }
 
 impl Connection {
-    async fn asked(mut self, command: Cmd, limit: Duration) -> (Connection, RedisResult<Value>) {
-        let reply = within(limit, self.send(&command)).await;
-        (self, reply)
-    }
-
-    async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
-        match self {
-            Connection::Single(connection) => command.query_async(connection).await,
-            #[cfg(feature = "cluster-async")]
-            Connection::Cluster(connection) => command.query_async(connection).await,
-        }
-    }
-
     pub(crate) async fn subscribe(&self, channel: &str) -> RedisResult<()> {
         match self.clone() {
             Connection::Single(mut connection) => connection.subscribe(channel).await,
@@ -277,6 +252,29 @@ impl Connection {
             #[cfg(feature = "cluster-async")]
             Connection::Cluster(mut connection) => connection.sunsubscribe(channel).await,
         }
+    }
+}
+
+impl Line for Connection {
+    async fn exchange(&mut self, commands: Pipeline, limit: Duration) -> RedisResult<Vec<Value>> {
+        let commands = &commands;
+        match self {
+            Connection::Single(connection) => within(limit, query(connection, commands)).await,
+            #[cfg(feature = "cluster-async")]
+            Connection::Cluster(connection) => within(limit, query(connection, commands)).await,
+        }
+    }
+}
+
+async fn query(
+    connection: &mut impl ConnectionLike,
+    commands: &Pipeline,
+) -> RedisResult<Vec<Value>> {
+    let mut alone = commands.cmd_iter();
+    match (alone.next(), alone.next()) {
+        // Only a command that comes alone follows MOVED and ASK.
+        (Some(command), None) => Ok(vec![command.query_async(connection).await?]),
+        _ => commands.query_async(connection).await,
     }
 }
 

@@ -19,13 +19,17 @@ mod announce;
 mod client;
 mod connection;
 mod hold;
-mod uses;
-mod wait;
+mod together;
 
 pub use client::{Client, Waits};
-pub use hold::{Hold, Member, Run};
-pub use uses::Attempt;
+pub use hold::Attempt;
 
+/// A [hold](crate::Hold) for tasks.
+pub type Hold = crate::Hold<Client>;
+/// A [membership](crate::Member) for tasks.
+pub type Member = crate::Member<Client>;
+/// An [attempt of the work](crate::Run) for tasks.
+pub type Run = crate::Run<Client>;
 /// What beginning work has come to.
 pub type Begun = crate::Begun<Run>;
 /// A [lock](crate::Lock) for tasks.

@@ -5,8 +5,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redis::{Cmd, RedisError, RedisResult, Value};
+use redis::{ConnectionLike, Pipeline, RedisError, RedisResult, Value};
 
+use crate::confirm::Line;
 use crate::server::Kind;
 
 pub(crate) enum Connection {
@@ -34,40 +35,67 @@ pub(crate) fn connect(kind: &Kind, step: Duration) -> RedisResult<Connection> {
 
 fn to_one(client: &redis::Client, step: Duration) -> RedisResult<Connection> {
     // A time of its own for each address of the name, and one for the greeting.
-    let connection = client.get_connection_with_timeout(step * 2)?;
+    let connection = client.get_connection_with_timeout(step * 4)?;
     Ok(Connection::Single(connection))
 }
 
 impl Connection {
-    /// Sends a command, and waits so long for the reply beyond what the server may wait. The outer error says that the time
-    /// was up, and that the connection is of no further use.
-    pub(crate) fn send(
+    /// Sends commands in one write, and waits for the replies. The outer error says that the time was up, and that the
+    /// connection is of no further use.
+    fn send(
         self,
-        command: &Cmd,
-        limit: Duration,
-        blocks: Duration,
-    ) -> RedisResult<(Connection, RedisResult<Value>)> {
+        commands: Pipeline,
+        write: Duration,
+        read: Duration,
+    ) -> RedisResult<(Connection, RedisResult<Vec<Value>>)> {
         match self {
             Connection::Single(mut connection) => {
-                connection.set_write_timeout(Some(limit))?;
-                connection.set_read_timeout(Some(blocks + limit))?;
-                let reply = command.query(&mut connection);
-                Ok((Connection::Single(connection), reply))
+                connection.set_write_timeout(Some(write))?;
+                connection.set_read_timeout(Some(read))?;
+                let replies = query(&mut connection, &commands);
+                Ok((Connection::Single(connection), replies))
             }
             // Behind one command of a cluster stand several attempts, connections and questions for its slots.
             #[cfg(feature = "cluster")]
             Connection::Cluster(mut connection) => {
-                let command = command.clone();
                 let send = move || {
-                    let reply = connection
-                        .set_write_timeout(Some(limit))
-                        .and_then(|()| connection.set_read_timeout(Some(blocks + limit)))
-                        .and_then(|()| command.query(&mut *connection));
-                    (Connection::Cluster(connection), reply)
+                    let replies = connection
+                        .set_write_timeout(Some(write))
+                        .and_then(|()| connection.set_read_timeout(Some(read)))
+                        .and_then(|()| query(&mut *connection, &commands));
+                    (Connection::Cluster(connection), replies)
                 };
-                within(blocks + limit, send)
+                within(read, send)
             }
         }
+    }
+}
+
+/// A connection for an attempt.
+pub struct Lent {
+    /// `None` once an answer is overdue.
+    pub(crate) connection: Option<Connection>,
+    /// How long writing may take.
+    pub(crate) write: Duration,
+}
+
+impl Line for Lent {
+    async fn exchange(&mut self, commands: Pipeline, limit: Duration) -> RedisResult<Vec<Value>> {
+        let closed = || RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        let connection = self.connection.take().ok_or_else(closed)?;
+        let (connection, replies) = connection.send(commands, self.write, limit)?;
+        self.connection = Some(connection);
+        replies
+    }
+}
+
+fn query(connection: &mut impl ConnectionLike, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+    let mut alone = commands.cmd_iter();
+    match (alone.next(), alone.next()) {
+        // Only a command that comes alone follows MOVED and ASK.
+        (Some(command), None) => Ok(vec![connection.req_command(command)?.extract_error()?]),
+        // `Pipeline::query` refuses a cluster, to which commands of one slot can be sent all the same.
+        _ => connection.req_packed_commands(&commands.get_packed_pipeline(), 0, commands.len()),
     }
 }
 

@@ -113,8 +113,16 @@ fn option_that_no_server_takes_is_named_with_its_value_and_bound() {
         lock().lease(31 * day).acquire(),
         ["lease", "2678400s", "1 ms to 30 days"],
     );
-    let margin = lock().lease(10 * SECOND).margin(6 * SECOND);
-    assert_names(margin.acquire(), ["margin", "6s", "half of the lease"]);
+    let margin = lock().lease(10 * SECOND).margin(10 * SECOND);
+    assert_names(margin.acquire(), ["margin", "10s", "less than the lease"]);
+    let short = lock().max_hold(SECOND).acquire();
+    assert_names(short, ["max_hold", "1s", "longer than the margin"]);
+    let nobody = lock().replicas(0).acquire();
+    assert_names(nobody, ["replicas", "0", "1 to 1000000"]);
+    let long = lock().replicas(1).within(31 * SECOND).acquire();
+    assert_names(long, ["within", "31s", "1 ms to the lease"]);
+    let alone = lock().within(SECOND).acquire();
+    assert_names(alone, ["within", "1s", "given with replicas or disk only"]);
     let long = "x".repeat(129);
     assert_names(
         lock().owner(&long).acquire(),

@@ -9,5 +9,6 @@
 
 mod aio;
 mod builders;
+mod confirmed;
 mod support;
 mod sync;

@@ -44,25 +44,3 @@ async fn keys_of_all_nodes_are_locked_and_waited_for() {
         }
     }
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn hold_and_waiter_follow_a_slot_that_moves() {
-    let cluster = cluster();
-    for waits in super::queue::WAITS {
-        let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
-        let lock = client.lock("job").lease(6 * SECOND);
-        let hold = lock.acquire().await.unwrap();
-        let from = cluster.owner_of("job");
-        let waiting = {
-            let lock = lock.clone();
-            tokio::spawn(async move { lock.acquire_for(LONG).await })
-        };
-        cluster.nodes[from].wait_for_waiters(1);
-        let to = (from + 1) % 3;
-        cluster.move_slot_of("job", to);
-        cluster.nodes[to].wait_for_waiters(1);
-        assert!(timeout(7 * SECOND, hold.lost()).await.is_err());
-        hold.release().await.unwrap();
-        waiting.await.unwrap().unwrap().release().await.unwrap();
-    }
-}

@@ -6,34 +6,12 @@ use dsync_client::aio::{Begun, Client, Run};
 use dsync_client::{Error, Loss};
 use tokio::time::sleep;
 
-use crate::support::{LONG, Proxy, SECOND, Server, eventually, keep_busy};
+use crate::support::{LONG, Proxy, SECOND, Server};
 
 fn begun(begun: Begun) -> Run {
     match begun {
         Begun::Run(run) => run,
         Begun::Done { .. } => panic!("the work is done already"),
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn result_that_the_server_refuses_is_a_failed_attempt() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    // The server's bound, and the one that no server exceeds.
-    for (key, length) in [("big", 100_000), ("huge", (16 << 20) + 1)] {
-        let once = client.once(key).max_attempts(3);
-        for attempt in 1..=3 {
-            let run = begun(once.begin_for(LONG).await.unwrap());
-            assert_eq!(run.attempt(), attempt);
-            let error = run.done(Some(&vec![b'x'; length])).await.unwrap_err();
-            assert!(!error.is_unreachable(), "{error}");
-            assert!(error.to_string().contains("bytes"), "{error}");
-        }
-        let error = once.begin_for(LONG).await.err().unwrap();
-        assert!(
-            matches!(&error, Error::WorkFailed { attempts: 3, reason, .. } if reason.contains("was refused")),
-            "{error}"
-        );
     }
 }
 
@@ -53,38 +31,6 @@ async fn failure_that_the_server_refuses_counts_all_the_same() {
         matches!(error, Error::WorkFailed { attempts: 1, .. }),
         "{error}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn done_is_repeated_while_the_server_is_out_of_memory() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    let once = client.once("work").lease(60 * SECOND);
-    let run = begun(once.begin().await.unwrap());
-    server.ask("CONFIG SET maxmemory 1");
-    let telling = tokio::spawn(async move { run.done(Some(b"in-7")).await });
-    eventually("DONE has met OOM", || {
-        server.find_info("errorstats", "errorstat_OOM").is_some()
-    });
-    server.ask("CONFIG SET maxmemory 0");
-    telling.await.unwrap().unwrap();
-    assert_eq!(once.result().await.unwrap(), Some(Some(b"in-7".to_vec())));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn done_is_repeated_while_a_script_keeps_the_server_busy() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    let once = client.once("work").lease(60 * SECOND);
-    let run = begun(once.begin().await.unwrap());
-    let busy = keep_busy(&server);
-    let telling = tokio::spawn(async move { run.done(Some(b"in-7")).await });
-    sleep(SECOND).await;
-    assert!(!telling.is_finished());
-    server.ask("SCRIPT KILL");
-    busy.join().unwrap();
-    telling.await.unwrap().unwrap();
-    assert_eq!(once.result().await.unwrap(), Some(Some(b"in-7".to_vec())));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,24 +64,6 @@ async fn release_of_a_hold_whose_key_is_overwritten_says_that_it_was_lost() {
         panic!("{error}");
     };
     assert_eq!(loss, Loss::Ended);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn hold_whose_key_is_overwritten_or_removed_is_told_as_lost() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    for end in ["SET jobs text", "DEL jobs"] {
-        let hold = client
-            .lock("jobs")
-            .lease(3 * SECOND)
-            .acquire()
-            .await
-            .unwrap();
-        server.ask(end);
-        let loss = tokio::time::timeout(LONG, hold.lost()).await;
-        assert_eq!(loss.unwrap(), Loss::Ended, "{end}");
-        server.ask("DEL jobs");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use dsync_client::aio::{Begun, Client, Run};
-use dsync_client::{Error, Tally};
+use dsync_client::{Error, Outcome, Tally};
 
-use crate::support::{SECOND, Server};
+use crate::support::{SECOND, Server, assert_done};
 
 #[tokio::test]
 async fn refused_try_says_who_holds() {
@@ -80,7 +80,10 @@ async fn work_is_done_once_and_everybody_gets_the_result() {
         let client = Client::open(server.url()).unwrap().with_waits(waits);
         let once = client.once(format!("invoice:{waits:?}")).keep(60 * SECOND);
         let run = begun(once.begin().await.unwrap());
-        assert_eq!((run.attempt(), once.result().await.unwrap()), (1, None));
+        assert_eq!(
+            (run.attempt(), once.result().await.unwrap()),
+            (1, Outcome::NotYet)
+        );
         let waiting = {
             let once = once.clone();
             let work = |_| async { panic!("a second run") };
@@ -89,7 +92,7 @@ async fn work_is_done_once_and_everybody_gets_the_result() {
         server.wait_for_waiters(1);
         run.done(Some(b"in-7")).await.unwrap();
         assert_eq!(waiting.await.unwrap().unwrap(), b"in-7");
-        assert_eq!(once.result().await.unwrap(), Some(Some(b"in-7".to_vec())));
+        assert_done(&once.result().await.unwrap(), b"in-7");
     }
 }
 

@@ -9,24 +9,6 @@ use tokio::time::timeout;
 
 use crate::support::{LONG, SECOND, Server};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn hold_is_renewed_beyond_its_lease() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    let hold = client
-        .lock("jobs")
-        .lease(2 * SECOND)
-        .acquire()
-        .await
-        .unwrap();
-    assert!(timeout(5 * SECOND, hold.lost()).await.is_err());
-    let left = server
-        .ask(format!("DLOCK.CHECK jobs {}", hold.token()))
-        .as_int();
-    assert!(left > 0 && !hold.left().is_zero());
-    hold.release().await.unwrap();
-}
-
 struct SetOnDrop(Arc<AtomicBool>);
 
 impl Drop for SetOnDrop {

@@ -5,7 +5,6 @@ mod cluster;
 mod ending;
 mod families;
 mod hold;
-mod options;
 mod outage;
 mod queue;
 mod reach;

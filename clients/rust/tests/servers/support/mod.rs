@@ -3,9 +3,9 @@
 pub mod acl;
 mod sentinel;
 
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dsync_client::Outcome;
 use dsync_testkit::{Cluster, ClusterBuilder};
 pub use dsync_testkit::{Proxy, Server};
 pub use sentinel::Sentinel;
@@ -14,6 +14,14 @@ pub const SECOND: Duration = Duration::from_secs(1);
 
 /// Long enough for anything to happen on a busy machine.
 pub const LONG: Duration = Duration::from_secs(30);
+
+#[track_caller]
+pub fn assert_done(outcome: &Outcome, result: &[u8]) {
+    assert!(
+        matches!(outcome, Outcome::Done { result: Some(done), .. } if done == result),
+        "{outcome:?}"
+    );
+}
 
 /// Waits until a condition holds.
 #[track_caller]
@@ -44,20 +52,6 @@ fn cluster_builder() -> ClusterBuilder {
 pub fn safe_server() -> Server {
     let builder = Server::builder().config("appendonly", "yes");
     builder.config("appendfsync", "always").start()
-}
-
-/// Has a script run until it is killed: meanwhile the server answers BUSY.
-pub fn keep_busy(server: &Server) -> JoinHandle<()> {
-    server.ask("CONFIG SET busy-reply-threshold 20");
-    let mut client = server.connect();
-    let script = std::thread::spawn(move || {
-        assert!(client.ask("EVAL 'while true do end' 0").is_error());
-    });
-    eventually("the server is busy", || {
-        let reply = server.try_ask("PING");
-        reply.is_some_and(|reply| reply.is_error() && reply.error().starts_with("BUSY"))
-    });
-    script
 }
 
 /// Waits until the BLOCK of the only client that waits is over, and the next one is on its way.

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use dsync_client::{Begun, Client, Error, Server as Address};
+use dsync_client::{Begun, Client, Error, Outcome, Server as Address};
 
 use crate::support::acl::{make_worker, url_of_worker};
 use crate::support::{LONG, SECOND, Server, cluster};
@@ -37,7 +37,10 @@ fn use_all(client: &Client) {
         panic!("the work is done already");
     };
     run.done(Some(b"x")).unwrap();
-    assert!(client.once("jobs:d").result().unwrap().is_some());
+    assert!(matches!(
+        client.once("jobs:d").result(),
+        Ok(Outcome::Done { .. })
+    ));
     // And no other keys.
     let error = client.lock("other").acquire().unwrap_err();
     assert!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dsync_client::{Begun, Client, Error, Loss, Run};
 
-use crate::support::{LONG, Proxy, SECOND, Server, eventually, keep_busy};
+use crate::support::{LONG, Proxy, SECOND, Server};
 
 fn begun(begun: Begun) -> Run {
     match begun {
@@ -51,38 +51,6 @@ fn failure_that_the_server_refuses_counts_all_the_same() {
         matches!(error, Error::WorkFailed { attempts: 1, .. }),
         "{error}"
     );
-}
-
-#[test]
-fn done_is_repeated_while_the_server_is_out_of_memory() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    let once = client.once("work").lease(60 * SECOND);
-    let run = begun(once.begin().unwrap());
-    server.ask("CONFIG SET maxmemory 1");
-    let telling = thread::spawn(move || run.done(Some(b"in-7")));
-    eventually("DONE has met OOM", || {
-        server.find_info("errorstats", "errorstat_OOM").is_some()
-    });
-    server.ask("CONFIG SET maxmemory 0");
-    telling.join().unwrap().unwrap();
-    assert_eq!(once.result().unwrap(), Some(Some(b"in-7".to_vec())));
-}
-
-#[test]
-fn done_is_repeated_while_a_script_keeps_the_server_busy() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    let once = client.once("work").lease(60 * SECOND);
-    let run = begun(once.begin().unwrap());
-    let busy = keep_busy(&server);
-    let telling = thread::spawn(move || run.done(Some(b"in-7")));
-    thread::sleep(SECOND);
-    assert!(!telling.is_finished());
-    server.ask("SCRIPT KILL");
-    busy.join().unwrap();
-    telling.join().unwrap().unwrap();
-    assert_eq!(once.result().unwrap(), Some(Some(b"in-7".to_vec())));
 }
 
 #[test]

@@ -9,21 +9,6 @@ use dsync_client::{Begun, Client, Error, Loss};
 use crate::support::{LONG, SECOND, Server};
 
 #[test]
-fn hold_is_renewed_beyond_its_lease() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    let hold = client.lock("jobs").lease(2 * SECOND).acquire().unwrap();
-    assert_eq!(hold.wait_lost(5 * SECOND), None);
-    assert!(!hold.left().is_zero());
-    let left = server
-        .ask(format!("DLOCK.CHECK jobs {}", hold.token()))
-        .as_int();
-    assert!(left > 0);
-    assert_eq!(server.info("dsync", "dsync_lock_lapsed"), "0");
-    hold.release().unwrap();
-}
-
-#[test]
 fn revoked_hold_is_told_as_lost() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
@@ -42,30 +27,6 @@ fn revoked_hold_is_told_as_lost() {
         })
     ));
     assert!(matches!(hold.release(), Err(Error::HoldLost { .. })));
-}
-
-#[test]
-fn hold_whose_key_is_overwritten_is_told_as_lost() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    let hold = client.lock("jobs").lease(3 * SECOND).acquire().unwrap();
-    server.ask("SET jobs text");
-    assert_eq!(hold.wait_lost(LONG), Some(Loss::Ended));
-}
-
-#[test]
-fn release_of_a_hold_that_has_ended_is_an_error() {
-    let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    let hold = client.lock("jobs").acquire().unwrap();
-    server.ask("DEL jobs");
-    assert!(matches!(
-        hold.release(),
-        Err(Error::HoldLost {
-            loss: Loss::Ended,
-            ..
-        })
-    ));
 }
 
 #[test]
@@ -116,4 +77,56 @@ fn margin_tells_the_loss_earlier() {
     assert!(hold.left() <= 40 * SECOND && hold.left() > 20 * SECOND);
     let hold = client.lock("other").lease(60 * SECOND).acquire().unwrap();
     assert!(hold.left() > 50 * SECOND && hold.left() <= Duration::from_secs(58));
+}
+
+#[test]
+fn hold_is_renewed_at_once_and_for_another_lease() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client.lock("jobs").lease(60 * SECOND).acquire().unwrap();
+    let left = || {
+        let check = format!("DLOCK.CHECK jobs {}", hold.token());
+        server.ask(check).as_int()
+    };
+    hold.renew_for(600 * SECOND).unwrap();
+    assert!(left() > 300_000 && hold.left() > 300 * SECOND);
+    hold.renew_for(2 * SECOND).unwrap();
+    assert!(left() <= 2_000);
+    // The lease of two seconds is the one that is renewed from then on.
+    assert_eq!(hold.wait_lost(4 * SECOND), None);
+    let refused = hold.renew_for(Duration::ZERO);
+    assert!(matches!(refused, Err(Error::InvalidOption { .. })));
+    server.ask("DEL jobs");
+    assert!(matches!(hold.renew(), Err(Error::HoldLost { .. })));
+}
+
+#[test]
+fn all_locks_are_held_or_none() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let locks = ["c", "a", "b"].map(|key| client.lock(key));
+    let keys = |holds: Vec<dsync_client::Hold>| {
+        let keys = holds.iter().map(|hold| hold.key().to_owned());
+        keys.collect::<Vec<_>>()
+    };
+    assert_eq!(keys(client.all_of(&locks).unwrap()), ["a", "b", "c"]);
+    let other = client.lock("b").acquire().unwrap();
+    let refused = client.all_of_for(&locks, SECOND);
+    assert!(matches!(refused, Err(Error::NotAcquired { key, .. }) if key == "b"));
+    assert!(!client.lock("a").locked().unwrap());
+    assert_eq!(client.lock("b").holders().unwrap()[0].fence, other.fence());
+}
+
+#[test]
+fn free_permits_are_told_without_taking_them() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let api = client.semaphore("api");
+    assert_eq!(api.available().unwrap(), None);
+    assert_eq!(api.clone().limit(3).available().unwrap(), Some(3));
+    let hold = api.clone().limit(3).permits(2).acquire().unwrap();
+    assert_eq!(api.available().unwrap(), Some(1));
+    assert!(!api.locked().unwrap());
+    assert!(api.clone().permits(2).locked().unwrap());
+    assert_eq!(api.holders().unwrap()[0].fence, hold.fence());
 }

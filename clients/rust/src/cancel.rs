@@ -1,10 +1,11 @@
-//! How another thread ends a wait.
+//! How a wait is ended from outside.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::signal::{Signal, Wait};
 
 type Withdrawal = Arc<dyn Fn() + Send + Sync>;
 
@@ -20,7 +21,7 @@ pub struct Cancel {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
+    changed: Signal,
 }
 
 #[derive(Default)]
@@ -44,13 +45,8 @@ impl Cancel {
             state.is_cancelled = true;
             state.withdrawals.values().cloned().collect()
         };
-        self.shared.changed.notify_all();
-        for withdraw in withdrawals {
-            // Where no thread can be started, the waiting call notices within a few seconds by itself.
-            let _ = thread::Builder::new()
-                .name("dsync-withdraw".to_owned())
-                .spawn(move || withdraw());
-        }
+        self.shared.changed.tell();
+        withdrawals.iter().for_each(|withdraw| withdraw());
     }
 
     /// Whether [`cancel`](Cancel::cancel) was called.
@@ -65,19 +61,11 @@ impl Cancel {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits so long, or until the waits are to end.
-    pub(crate) fn wait(&self, time: Duration) {
-        let end = Instant::now() + time;
-        let mut state = self.state();
-        while !state.is_cancelled {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            state = match self.shared.changed.wait_timeout(state, left) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+    /// Wait so long, or until the waits are to end.
+    pub(crate) async fn wait<W: Wait>(&self, time: Duration) {
+        let seen = self.shared.changed.seen();
+        if !self.is_cancelled() {
+            W::wait(&self.shared.changed, seen, time).await;
         }
     }
 

@@ -1,0 +1,241 @@
+//! How a request gets its grant.
+//!
+//! A request that may wait takes a kept place in the queue (QUEUE). Then it waits on that place with a connection of its
+//! own (BLOCK), a few seconds at a time, or listens for its turn. The grant arrives the moment it is made; the place
+//! outlives a closed connection, a failover and the end of each BLOCK; and a connection that died without a word is noticed
+//! after seconds, however long the wait.
+
+use std::time::{Duration, Instant};
+
+use crate::call::Call;
+use crate::cancel::Cancel;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::half::Half;
+use crate::hold::Hold;
+use crate::options::Options;
+use crate::progress::{KeyInfo, Progress};
+use crate::request::{Grant, KEEP, Reply, Request, Waiting, outcome, read};
+use crate::send::send;
+use crate::settings::Effort;
+use crate::wait::{BLOCK, WaitLimit};
+
+/// How long a wait without a connection lasts before it asks again: that keeps the place, and finds a turn whose message
+/// was lost. A third of the time for which the place is kept.
+const PAUSE: Duration = Duration::from_millis(1_666);
+
+/// What a request has come to.
+pub(crate) enum Verdict<H: Half> {
+    Granted {
+        hold: Hold<H>,
+        attempt: u64,
+    },
+    Done {
+        result: Option<Vec<u8>>,
+        attempt: u64,
+    },
+}
+
+/// How a request that has ended so is to be withdrawn, because it may still be queued, or may even hold by now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Withdrawal {
+    /// The server knows nothing of the request. An error of the server says that the request has changed nothing; the token
+    /// may then be that of an older hold, which is not to be released.
+    Not,
+    /// The server answers, so the caller can wait for it.
+    Now,
+    /// The server does not answer, and the caller has waited long enough.
+    InBackground,
+}
+
+impl Withdrawal {
+    fn of<T>(limit: WaitLimit, verdict: &Result<T>) -> Withdrawal {
+        match verdict {
+            Err(Error::NotAcquired { .. }) if limit != WaitLimit::Try => Withdrawal::Now,
+            Err(Error::Cancelled { .. }) => Withdrawal::Now,
+            Err(error) if error.is_of_confirmation() => Withdrawal::Now,
+            Err(error) if error.is_unreachable() => Withdrawal::InBackground,
+            _ => Withdrawal::Not,
+        }
+    }
+}
+
+/// Asks, and waits as long as allowed. A request that is given up, also by dropping the future, is withdrawn.
+pub(crate) async fn ask<H: Half>(
+    half: &H,
+    options: &Options,
+    request: Request,
+    limit: WaitLimit,
+) -> Result<Verdict<H>> {
+    let cancel = options.cancel.clone().unwrap_or_default();
+    let waiter = Waiter {
+        half: half.clone(),
+        options: options.clone(),
+        request,
+        cancel: cancel.clone(),
+        limit,
+        start: Instant::now(),
+    };
+    half.to_the_end(Some(&cancel), waiter.ask()).await
+}
+
+/// Withdraws a request, or releases what it was granted behind the caller's back. When the server does not hear of it,
+/// the end of the kept place or of the lease does the same.
+async fn withdraw<H: Half>(half: H, request: Request, effort: Effort) {
+    let command = request.verb("RELEASE");
+    for _ in 0..2 {
+        let answer = send(&half, Call::new(&command, effort)).await;
+        let count = answer.and_then(|answer| Ok(read::<u64>(&answer.reply)?));
+        // Nothing was withdrawn: the request was over, or it is still on its way.
+        if !matches!(count, Ok(0)) {
+            return;
+        }
+    }
+}
+
+/// Withdraws a request whose waiter panics, in the callback of its progress, or ends with its runtime.
+struct WithdrawOnDrop<'a, H: Half>(&'a Waiter<H>, Withdrawal);
+
+impl<H: Half> Drop for WithdrawOnDrop<'_, H> {
+    fn drop(&mut self) {
+        if self.1 != Withdrawal::Not {
+            let (half, request) = (self.0.half.clone(), self.0.request.clone());
+            let effort = self.0.courtesy().with_patience(KEEP);
+            self.0.half.in_background(withdraw(half, request, effort));
+        }
+    }
+}
+
+struct Waiter<H: Half> {
+    half: H,
+    options: Options,
+    request: Request,
+    cancel: Cancel,
+    limit: WaitLimit,
+    start: Instant,
+}
+
+impl<H: Half> Waiter<H> {
+    async fn ask(self) -> Result<Verdict<H>> {
+        let mut withdrawal = WithdrawOnDrop(&self, Withdrawal::InBackground);
+        let verdict = self.ask_until_over().await;
+        withdrawal.1 = Withdrawal::of(self.limit, &verdict);
+        if withdrawal.1 == Withdrawal::Now {
+            withdraw(self.half.clone(), self.request.clone(), self.courtesy()).await;
+            withdrawal.1 = Withdrawal::Not;
+        }
+        verdict
+    }
+
+    async fn ask_until_over(&self) -> Result<Verdict<H>> {
+        let waiting = match self.limit {
+            WaitLimit::Try => Waiting::Not,
+            _ => Waiting::Queue,
+        };
+        let (half, request) = (self.half.clone(), self.request.clone());
+        let effort = self.courtesy().with_patience(KEEP);
+        let _registration = self.cancel.register(move || {
+            half.in_background(withdraw(half.clone(), request.clone(), effort));
+        });
+        let mut listening = H::Listening::default();
+        let mut is_renewed = false;
+        loop {
+            let (sent, outcome) = self.send(waiting).await?;
+            let channel = match outcome {
+                Reply::Granted(grant) if is_renewed || self.is_fresh(sent) => {
+                    return Ok(self.granted(grant, sent));
+                }
+                Reply::Granted(_) => {
+                    is_renewed = true;
+                    continue;
+                }
+                Reply::Waiting { place, channel } => {
+                    self.tell(place).await;
+                    channel
+                }
+                Reply::Done { result, attempt } => return Ok(Verdict::Done { result, attempt }),
+                Reply::Failed { reason, attempts } => {
+                    return Err(Error::WorkFailed {
+                        key: self.request.key.clone(),
+                        reason,
+                        attempts,
+                    });
+                }
+                Reply::Refused => return Err(self.not_acquired().await),
+            };
+            let longest = if self.half.listens() { PAUSE } else { BLOCK };
+            let Some(time) = self.limit.left(longest) else {
+                return Err(self.not_acquired().await);
+            };
+            if self.half.listens() {
+                self.half.turn(&mut listening, &channel, time).await;
+            } else if let (sent, Reply::Granted(grant)) = self.send(Waiting::Block(time)).await?
+                && self.is_fresh(sent)
+                && !self.cancel.is_cancelled()
+            {
+                return Ok(self.granted(grant, sent));
+            }
+        }
+    }
+
+    /// Whether a grant counts as it is. Later, its lease may be over soon by the clock of this process. Asking again
+    /// answers the same hold with a new lease, or tells that it has lapsed meanwhile.
+    fn is_fresh(&self, sent: Moment) -> bool {
+        Moment::now().since(sent) <= self.request.lease / 10
+    }
+
+    fn courtesy(&self) -> Effort {
+        self.half.settings().courtesy(self.limit == WaitLimit::Try)
+    }
+
+    fn granted(&self, grant: Grant, sent: Moment) -> Verdict<H> {
+        let terms = self.options.terms();
+        Verdict::Granted {
+            hold: Hold::new(&self.half, terms, self.request.clone(), grant, sent),
+            attempt: grant.attempt,
+        }
+    }
+
+    async fn send(&self, waiting: Waiting) -> Result<(Moment, Reply)> {
+        let command = self.request.command(waiting);
+        let effort = self.half.settings().effort();
+        let mut give_up_at = self.limit.give_up_at(self.start);
+        let mut call = Call::new(&command, effort);
+        call.cancel = Some(&self.cancel);
+        if let Waiting::Block(time) = waiting {
+            call.blocks = Some(time);
+            // The reply to a BLOCK that ends with the wait may come as late as any other.
+            give_up_at = give_up_at.map(|end| end + effort.response);
+        }
+        call.effort = effort.until(give_up_at);
+        let answer = send(&self.half, call).await?;
+        Ok((answer.sent, outcome(answer.reply)?))
+    }
+
+    async fn tell(&self, place: u64) {
+        if let Some(progress) = &self.options.progress {
+            let key = self.info().await;
+            let waited = self.start.elapsed();
+            progress(&Progress { place, waited, key });
+        }
+    }
+
+    async fn not_acquired(&self) -> Error {
+        let info = self.info().await;
+        Error::NotAcquired {
+            key: self.request.key.clone(),
+            holders: info.holders,
+            paused: info.paused,
+            delayed: info.delayed,
+        }
+    }
+
+    /// Returns INFO of the key; what the server does not tell, because of its ACL for example, stays empty.
+    async fn info(&self) -> KeyInfo {
+        let command = self.request.family.command("INFO", &self.request.key);
+        let answer = send(&self.half, Call::new(&command, self.courtesy())).await;
+        answer
+            .map(|answer| KeyInfo::read(&answer.reply))
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,49 @@
+//! What is sent in one write.
+
+use std::time::Duration;
+
+use crate::cancel::Cancel;
+use crate::request::Command;
+use crate::settings::Effort;
+
+/// Commands to send in one write, and how long to try.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    pub(crate) commands: &'a [Command],
+    /// How long the server may wait before it answers; `None` of commands that it answers at once.
+    pub(crate) blocks: Option<Duration>,
+    pub(crate) effort: Effort,
+    /// Whether an idle connection will not do, because the last one has failed.
+    pub(crate) is_afresh: bool,
+    /// Whether it is one of the renewals, which have a connection of their own.
+    pub(crate) is_renewal: bool,
+    /// Whether the answer is to be confirmed on the connection that it came on.
+    pub(crate) keeps_line: bool,
+    pub(crate) cancel: Option<&'a Cancel>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(command: &'a Command, effort: Effort) -> Call<'a> {
+        Call {
+            commands: std::slice::from_ref(command),
+            blocks: None,
+            effort,
+            is_afresh: false,
+            is_renewal: false,
+            keeps_line: false,
+            cancel: None,
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.commands
+            .iter()
+            .any(|command| command.confirm.is_some())
+    }
+
+    /// How long to wait for the replies now.
+    pub(crate) fn limit(&self) -> Duration {
+        self.blocks.unwrap_or_default() + self.effort.limit()
+    }
+}

@@ -1,0 +1,292 @@
+//! The functions that both halves have: those of the synchronous one block, those of the other are async.
+
+use std::time::Duration;
+
+use crate::error::{Holder, Result};
+use crate::hold::{Hold, Member, Run};
+use crate::once::{Begun, Once, Outcome};
+use crate::options::{Group, Lock, Tally};
+use crate::semaphore::Semaphore;
+use crate::server::Server;
+use crate::uses::{add, all_of, begin, expect, result, wait, wait_without_limit};
+use crate::wait::WaitLimit;
+
+/// Blocks the thread for a step that is never pending.
+macro_rules! block {
+    ($step:expr) => {
+        crate::signal::now($step)
+    };
+}
+
+#[cfg(feature = "tokio")]
+macro_rules! wait {
+    ($step:expr) => {
+        $step.await
+    };
+}
+
+macro_rules! calls {
+    ($client:ty, $run:ident $(, $async:tt)?) => {
+        impl $client {
+            /// Makes a client of the server at a URL, as [`Server::at`] reads it. Nothing is sent yet.
+            pub fn open(address: impl redis::IntoConnectionInfo) -> Result<Self> {
+                Server::at(address).map(Self::new)
+            }
+
+            /// Sets how long requests are repeated while the server cannot be reached, or is not able to serve (`READONLY`,
+            /// `LOADING`, `CLUSTERDOWN` and the like), counted from the first failure. 30 seconds unless set. A renewal is
+            /// repeated until the hold is lost, whatever is set here.
+            #[must_use]
+            pub fn with_patience(mut self, patience: Duration) -> Self {
+                self.settings.patience = patience;
+                self
+            }
+
+            /// Sets how long to wait for a connection, and for the reply to a command that does not wait, before both are
+            /// tried anew: at least a millisecond. Two seconds unless set. A server is given so much longer to answer a
+            /// wait.
+            #[must_use]
+            pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
+                self.settings.response_timeout = timeout.max(Duration::from_millis(1));
+                self
+            }
+
+            /// Asks the server for a sign of life, once: for telling early that an address or a password is wrong.
+            pub $($async)? fn ping(&self) -> Result<()> {
+                $run!(crate::send::ping(self))
+            }
+
+            /// Names a lock.
+            pub fn lock(&self, key: impl Into<String>) -> Lock<$client> {
+                Lock::new(self.clone(), key.into())
+            }
+
+            /// Names a semaphore.
+            pub fn semaphore(&self, key: impl Into<String>) -> Semaphore<$client> {
+                Semaphore::new(self.clone(), key.into())
+            }
+
+            /// Names a wait group.
+            pub fn group(&self, key: impl Into<String>) -> Group<$client> {
+                Group::new(self.clone(), key.into())
+            }
+
+            /// Waits without limit until all these locks are held. They are asked for in the order of their keys, whatever
+            /// their order here, so that two who want the same ones do not wait for each other. Where one is not acquired,
+            /// those before it are released.
+            pub $($async)? fn all_of(&self, locks: &[Lock<$client>]) -> Result<Vec<Hold<$client>>> {
+                $run!(all_of(locks, WaitLimit::Unlimited))
+            }
+
+            /// Waits as [`all_of`](Self::all_of) does, at most so long in all.
+            pub $($async)? fn all_of_for(
+                &self,
+                locks: &[Lock<$client>],
+                wait: Duration,
+            ) -> Result<Vec<Hold<$client>>> {
+                $run!(all_of(locks, WaitLimit::at_most(wait)))
+            }
+
+            /// Names work that is done once.
+            pub fn once(&self, key: impl Into<String>) -> Once<$client> {
+                Once::new(self.clone(), key.into())
+            }
+        }
+
+        impl Lock<$client> {
+            /// Whether anybody holds the lock. Takes nothing.
+            pub $($async)? fn locked(&self) -> Result<bool> {
+                Ok(!$run!(self.info())?.holders.is_empty())
+            }
+
+            /// Returns who holds the lock, the first thousand. Takes nothing.
+            pub $($async)? fn holders(&self) -> Result<Vec<Holder>> {
+                Ok($run!(self.info())?.holders)
+            }
+
+            /// Waits without limit until the lock is held.
+            pub $($async)? fn acquire(&self) -> Result<Hold<$client>> {
+                $run!(self.acquire_within(WaitLimit::Unlimited))
+            }
+
+            /// Waits at most so long. Returns [`Error::NotAcquired`](crate::Error::NotAcquired) when the time is up.
+            pub $($async)? fn acquire_for(&self, wait: Duration) -> Result<Hold<$client>> {
+                $run!(self.acquire_within(WaitLimit::at_most(wait)))
+            }
+
+            /// Takes the lock if it is free and nobody waits for it. Returns
+            /// [`Error::NotAcquired`](crate::Error::NotAcquired) otherwise.
+            pub $($async)? fn try_acquire(&self) -> Result<Hold<$client>> {
+                $run!(self.acquire_within(WaitLimit::Try))
+            }
+        }
+
+        impl Semaphore<$client> {
+            /// Whether fewer permits are free than this semaphore asks for. Takes nothing.
+            pub $($async)? fn locked(&self) -> Result<bool> {
+                let free = self.free(&$run!(self.info())?);
+                Ok(free.is_some_and(|free| free < self.wanted()))
+            }
+
+            /// Returns how many permits are free; `None` where no limit is known. Takes nothing.
+            pub $($async)? fn available(&self) -> Result<Option<u64>> {
+                Ok(self.free(&$run!(self.info())?))
+            }
+
+            /// Returns who holds permits, the first thousand. Takes nothing.
+            pub $($async)? fn holders(&self) -> Result<Vec<Holder>> {
+                Ok($run!(self.info())?.holders)
+            }
+
+            /// Waits without limit until the permits are held.
+            pub $($async)? fn acquire(&self) -> Result<Hold<$client>> {
+                $run!(self.acquire_within(WaitLimit::Unlimited))
+            }
+
+            /// Waits at most so long. Returns [`Error::NotAcquired`](crate::Error::NotAcquired) when the time is up.
+            pub $($async)? fn acquire_for(&self, wait: Duration) -> Result<Hold<$client>> {
+                $run!(self.acquire_within(WaitLimit::at_most(wait)))
+            }
+
+            /// Takes the permits if they are free and nobody waits. Returns
+            /// [`Error::NotAcquired`](crate::Error::NotAcquired) otherwise.
+            pub $($async)? fn try_acquire(&self) -> Result<Hold<$client>> {
+                $run!(self.acquire_within(WaitLimit::Try))
+            }
+        }
+
+        impl Group<$client> {
+            /// Joins the group. Where the group has a limit, waits without limit until fewer members are at work.
+            pub $($async)? fn add(&self) -> Result<Member<$client>> {
+                $run!(add(self, WaitLimit::Unlimited))
+            }
+
+            /// Joins the group, and waits at most so long for its limit. Returns
+            /// [`Error::NotAcquired`](crate::Error::NotAcquired) when the time is up.
+            pub $($async)? fn add_for(&self, wait: Duration) -> Result<Member<$client>> {
+                $run!(add(self, WaitLimit::at_most(wait)))
+            }
+
+            /// Joins the group if its limit allows it and nobody waits. Returns
+            /// [`Error::NotAcquired`](crate::Error::NotAcquired) otherwise.
+            pub $($async)? fn try_add(&self) -> Result<Member<$client>> {
+                $run!(add(self, WaitLimit::Try))
+            }
+
+            /// Declares how many jobs this round has, 1 to 1,000,000, so that a wait does not end before all were added.
+            /// Returns how many are still owed.
+            pub $($async)? fn expect(&self, jobs: u32) -> Result<u64> {
+                $run!(expect(self, jobs))
+            }
+
+            /// Waits without limit until the round is finished: no member is at work, and as many as expected are done.
+            ///
+            /// A group that does not exist is finished. When the group is removed during the wait, this is an error
+            /// (`UNBLOCKED`).
+            pub $($async)? fn wait(&self) -> Result<Tally> {
+                $run!(wait_without_limit(self))
+            }
+
+            /// Waits at most so long. Returns `None` when the round is not finished by then.
+            pub $($async)? fn wait_for(&self, time: Duration) -> Result<Option<Tally>> {
+                $run!(wait(self, WaitLimit::at_most(time)))
+            }
+        }
+
+        impl Once<$client> {
+            /// Waits without limit until the work is done or this process is to do it. Returns
+            /// [`Error::WorkFailed`](crate::Error::WorkFailed) when it was given up.
+            pub $($async)? fn begin(&self) -> Result<Begun<Run<$client>>> {
+                $run!(begin(self, WaitLimit::Unlimited))
+            }
+
+            /// Waits at most so long. Returns [`Error::NotAcquired`](crate::Error::NotAcquired) when the time is up and
+            /// another process is still at work.
+            pub $($async)? fn begin_for(&self, wait: Duration) -> Result<Begun<Run<$client>>> {
+                $run!(begin(self, WaitLimit::at_most(wait)))
+            }
+
+            /// Begins if nobody is at work. Returns [`Error::NotAcquired`](crate::Error::NotAcquired) otherwise.
+            pub $($async)? fn try_begin(&self) -> Result<Begun<Run<$client>>> {
+                $run!(begin(self, WaitLimit::Try))
+            }
+
+            /// Returns what has become of the work. Begins nothing.
+            pub $($async)? fn result(&self) -> Result<Outcome> {
+                $run!(result(self))
+            }
+        }
+
+        impl Hold<$client> {
+            /// Renews the hold now. Returns when the server has answered, and confirmed it where the hold is a confirmed
+            /// one. Until then it is repeated.
+            ///
+            /// Returns [`Error::HoldLost`](crate::Error::HoldLost) when the hold is lost, or is lost before that.
+            pub $($async)? fn renew(&self) -> Result<()> {
+                $run!(self.renew_now(None))
+            }
+
+            /// Renews the hold now, and gives it another lease, which counts from then on.
+            pub $($async)? fn renew_for(&self, lease: Duration) -> Result<()> {
+                $run!(self.renew_now(Some(lease)))
+            }
+
+            /// Releases the hold. While the server does not answer, this is repeated for as long as the lease is long and
+            /// five seconds more, as a server that takes over gives the lease anew; a hold that is lost already is released
+            /// by one attempt. For tasks, it goes on when the future is dropped.
+            ///
+            /// Returns [`Error::HoldLost`](crate::Error::HoldLost) when the hold had ended before: others may have worked at
+            /// the same time.
+            pub $($async)? fn release(self) -> Result<()> {
+                $run!(self.give_back())
+            }
+        }
+
+        impl Member<$client> {
+            /// Ends the membership and counts it as done. While the server does not answer, this is repeated as
+            /// [`Hold::release`] is.
+            ///
+            /// Returns [`Error::HoldLost`](crate::Error::HoldLost) when the membership had ended before: then it is not
+            /// counted as done.
+            pub $($async)? fn done(self) -> Result<()> {
+                $run!(self.finish())
+            }
+
+            /// Ends the membership without counting it, as [`Hold::release`] ends a hold. A job that the group expects stays
+            /// owed.
+            pub $($async)? fn release(self) -> Result<()> {
+                $run!(self.give_back())
+            }
+        }
+
+        impl Run<$client> {
+            /// Records that the work is done. Everybody else, waiting or late, gets the result: any bytes, at most
+            /// `dsync.max-result-bytes`. While the server does not answer, this is repeated for as long as the lease is long
+            /// and five seconds more. For tasks, it goes on when the future is dropped.
+            ///
+            /// It counts after a lapse too, as long as no newer attempt began and nobody was told that the work was given
+            /// up. Otherwise it returns [`Error::HoldLost`](crate::Error::HoldLost). A result that the server does not take
+            /// is an error, and the attempt is recorded as failed with that reason: it counts.
+            pub $($async)? fn done(self, result: Option<&[u8]>) -> Result<()> {
+                $run!(self.finish(result))
+            }
+
+            /// Records that the attempt has failed, and why; others see the first 1,000 bytes of the reason. The next in
+            /// line begins, after [`Once::retry_delay`] if that is set.
+            ///
+            /// Returns [`Error::HoldLost`](crate::Error::HoldLost) when the run had ended before.
+            pub $($async)? fn fail(self, reason: &str) -> Result<()> {
+                $run!(self.give_up(reason))
+            }
+
+            /// Hands the work back without counting the attempt: for a clean shutdown.
+            pub $($async)? fn release(self) -> Result<()> {
+                $run!(self.give_back())
+            }
+        }
+    };
+}
+
+calls!(crate::sync::Client, block);
+#[cfg(feature = "tokio")]
+calls!(crate::aio::Client, wait, async);

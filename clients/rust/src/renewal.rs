@@ -1,0 +1,227 @@
+//! The renewal of all holds of a client.
+//!
+//! One thread, or one task, renews whatever is due in one write. Two kinds have a write of their own that nobody waits for:
+//! the holds of each slot of a cluster, because a node that does not answer would otherwise keep the renewals of holds on
+//! healthy nodes waiting until those are lost, too; and confirmed holds, because WAIT would do the same.
+
+use std::collections::HashMap;
+use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::call::Call;
+use crate::clock::Moment;
+use crate::confirm::Failure;
+use crate::half::{Half, Reply, Shared};
+use crate::lease::Renewal;
+use crate::passing::tells_the_end;
+use crate::request::{Command, read};
+use crate::server::Slot;
+use crate::signal::Signal;
+
+/// How long the worker waits for the next look, where no hold says that it is to be sooner.
+const LONGEST_SLICE: Duration = Duration::from_secs(2);
+
+/// The holds of a client and its clones.
+pub struct Renewals<H: Half>(Arc<Inner<H>>);
+
+struct Inner<H: Half> {
+    state: Mutex<State<H>>,
+    /// Told when there is another hold, and when a renewal was answered.
+    changed: Signal,
+}
+
+struct State<H: Half> {
+    holds: Vec<Weak<Shared<H>>>,
+    /// The process that has a worker. A child that was forked since has none.
+    worker: Option<u32>,
+}
+
+/// The least time for the answer to a renewal.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// What the worker finds.
+struct Look<H: Half> {
+    due: Due<H>,
+    /// When to look again.
+    next: Duration,
+    /// The least time that is left of any hold.
+    left: Duration,
+}
+
+impl<H: Half> Clone for Renewals<H> {
+    fn clone(&self) -> Self {
+        Renewals(Arc::clone(&self.0))
+    }
+}
+
+impl<H: Half> Default for Renewals<H> {
+    fn default() -> Self {
+        let state = State {
+            holds: Vec::new(),
+            worker: None,
+        };
+        Renewals(Arc::new(Inner {
+            state: Mutex::new(state),
+            changed: Signal::default(),
+        }))
+    }
+}
+
+impl<H: Half> Renewals<H> {
+    /// Renews a hold for as long as it lives. Without a thread it lasts for one lease, and is then told as lost.
+    pub(crate) fn add(&self, hold: &Arc<Shared<H>>) {
+        let mut state = self.0.state();
+        state.holds.push(Arc::downgrade(hold));
+        let process = process::id();
+        if state.worker != Some(process) {
+            state.worker = Some(process);
+            hold.half.in_background(work(Worker {
+                inner: Arc::clone(&self.0),
+                has_ended: false,
+            }));
+        }
+        drop(state);
+        self.look();
+    }
+
+    /// Has the worker look again, because something is due earlier.
+    pub(crate) fn look(&self) {
+        self.0.changed.tell();
+    }
+}
+
+impl<H: Half> Inner<H> {
+    fn state(&self) -> MutexGuard<'_, State<H>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns `None` when there are no holds. Then the worker is to end.
+    fn look(&self) -> Option<Look<H>> {
+        let mut state = self.state();
+        let mut look = Look {
+            due: Vec::new(),
+            next: LONGEST_SLICE,
+            left: Duration::MAX,
+        };
+        state.holds.retain(|hold| {
+            let Some(hold) = hold.upgrade() else {
+                return false;
+            };
+            match hold.lease.renewal() {
+                Renewal::Not => return false,
+                Renewal::In(time) => look.next = look.next.min(time),
+                Renewal::Due(lease) => look.due.push((Arc::clone(&hold), lease)),
+            }
+            look.left = look.left.min(hold.lease.left());
+            true
+        });
+        if state.holds.is_empty() {
+            state.worker = None;
+            return None;
+        }
+        Some(look)
+    }
+}
+
+/// What the worker has. When it ends otherwise than by itself, with its runtime for example, the next hold starts another.
+struct Worker<H: Half> {
+    inner: Arc<Inner<H>>,
+    has_ended: bool,
+}
+
+impl<H: Half> Drop for Worker<H> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.inner.state().worker = None;
+        }
+    }
+}
+
+async fn work<H: Half>(mut worker: Worker<H>) {
+    let inner = Arc::clone(&worker.inner);
+    loop {
+        let seen = inner.changed.seen();
+        let Some(look) = inner.look() else {
+            worker.has_ended = true;
+            return;
+        };
+        let Some(half) = look.due.first().map(|(hold, _)| hold.half.clone()) else {
+            H::wait(&inner.changed, seen, look.next).await;
+            continue;
+        };
+        for (apart, due) in apart(look.due) {
+            if apart == (None, false) {
+                renew(&half, &due, look.left).await;
+                continue;
+            }
+            let (half, inner) = (half.clone(), Arc::clone(&inner));
+            half.clone().in_background(async move {
+                renew(&half, &due, Duration::MAX).await;
+                inner.changed.tell();
+            });
+        }
+    }
+}
+
+/// Holds, and the leases to ask for.
+type Due<H> = Vec<(Arc<Shared<H>>, Duration)>;
+
+/// Returns together what can go in one write: the holds of a slot, where there are slots, confirmed or not.
+fn apart<H: Half>(holds: Due<H>) -> HashMap<(Option<Slot>, bool), Due<H>> {
+    let mut apart: HashMap<_, Due<H>> = HashMap::new();
+    for (hold, lease) in holds {
+        let slot = hold.half.server().slot(&hold.request.key);
+        let kind = (slot, hold.request.confirm.is_some());
+        apart.entry(kind).or_default().push((hold, lease));
+    }
+    apart
+}
+
+/// Sends renewals. `left` is the least that is left of other holds, which wait for that.
+async fn renew<H: Half>(half: &H, due: &Due<H>, left: Duration) {
+    let renewals = due.iter().map(|(hold, lease)| hold.request.renewal(*lease));
+    let commands: Vec<Command> = renewals.collect();
+    let left = due
+        .iter()
+        .map(|(hold, _)| hold.lease.left())
+        .fold(left, Duration::min);
+    let mut effort = half.settings().attempt();
+    // Half of what is left, so that another attempt on a new connection can follow.
+    effort.response = effort.response.min((left / 2).max(SHORTEST));
+    let call = Call {
+        commands: &commands,
+        is_renewal: true,
+        is_afresh: due.iter().any(|(hold, _)| hold.lease.is_cut_off()),
+        ..Call::new(&commands[0], effort)
+    };
+    match half.attempt(&call).await {
+        Ok(Reply { sent, values, .. }) => {
+            for ((hold, lease), value) in due.iter().zip(values) {
+                note(hold, sent, *lease, value);
+            }
+        }
+        Err(error) => {
+            for (hold, lease) in due {
+                note(
+                    hold,
+                    Moment::now(),
+                    *lease,
+                    Err(Failure::Redis(error.clone())),
+                );
+            }
+        }
+    }
+}
+
+fn note<H: Half>(hold: &Shared<H>, sent: Moment, lease: Duration, answer: Result<Value, Failure>) {
+    match answer.map(|reply| read::<u64>(&reply)) {
+        Ok(Ok(0)) => hold.lease.ended(),
+        Ok(Ok(_)) => hold.lease.renewed(sent, lease),
+        Err(Failure::Redis(error)) if tells_the_end(&error) => hold.lease.ended(),
+        Err(Failure::Redis(_)) => hold.lease.not_renewed(true),
+        _ => hold.lease.not_renewed(false),
+    }
+}

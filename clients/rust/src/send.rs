@@ -1,0 +1,144 @@
+//! How a command is repeated until it is answered, and its answer confirmed.
+
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use crate::call::Call;
+use crate::cancel::Cancel;
+use crate::clock::Moment;
+use crate::confirm::{self, Failure};
+use crate::error::{Error, Result};
+use crate::half::Half;
+use crate::request::{Command, read, unexpected};
+use crate::signal;
+
+/// The first pause between two attempts. It is doubled up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The reply to a command.
+pub(crate) struct Answer {
+    /// When the attempt that was answered was sent.
+    pub(crate) sent: Moment,
+    pub(crate) reply: Value,
+    /// Whether an earlier attempt may have been carried out.
+    pub(crate) is_repeated: bool,
+}
+
+/// Sends a command until it is answered.
+///
+/// A confirmed DONE comes second, behind a RENEW. RENEW answered 0 tells that this DONE is not the first. Then it has
+/// written nothing, and nothing that is asked behind it tells who knows of the first.
+pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer> {
+    let Some(command) = call.commands.last() else {
+        return Err(unexpected(&Value::Nil).into());
+    };
+    let fail = |failure: Failure| Err(failure.of(command, half.server().name()));
+    let is_cancelled = || call.cancel.is_some_and(Cancel::is_cancelled);
+    let cancelled = || Error::Cancelled {
+        key: command.key.clone().unwrap_or_default(),
+    };
+    let within = command.confirm.map(|confirm| confirm.within);
+    let mut first_failure = None;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if is_cancelled() {
+            return Err(cancelled());
+        }
+        let failure = match half.attempt(&call).await {
+            Err(error) => Failure::Redis(error),
+            Ok(mut reply) => {
+                let is_repeated = reply.is_second || first_failure.is_some();
+                let sent = reply.sent;
+                let answer = |reply| Answer {
+                    sent,
+                    reply,
+                    is_repeated,
+                };
+                let last = reply.values.pop();
+                let is_first = reply.values.pop().is_none_or(is_done);
+                match last.unwrap_or_else(|| Err(Failure::Redis(unexpected(&Value::Nil)))) {
+                    Ok(value) if is_first || !confirm::needs(&value) => return Ok(answer(value)),
+                    Ok(_) => return fail(not_known(command)),
+                    Err(Failure::NotConfirmed { .. }) if !is_first => {
+                        return fail(not_known(command));
+                    }
+                    Err(failure @ Failure::NotConfirmed { .. }) if call.keeps_line => {
+                        let since = first_failure.unwrap_or_else(Instant::now);
+                        return match until_confirmed::<H>(reply.line, &call, failure, since).await {
+                            Ok(()) => Ok(answer(Value::Int(1))),
+                            Err(failure) => fail(failure),
+                        };
+                    }
+                    Err(failure) => failure,
+                }
+            }
+        };
+        // The withdrawal has ended the wait; or the server is away, and the caller does not want to wait for it.
+        if is_cancelled() {
+            return Err(cancelled());
+        }
+        let since = *first_failure.get_or_insert_with(Instant::now);
+        let next = pause + within.unwrap_or_default();
+        if call.effort.is_over(since, next) || !failure.may_pass(half.server()) {
+            return fail(failure);
+        }
+        // Opening a connection to a cluster can take seconds, and a replica that stands still is no reason for that.
+        call.is_afresh = matches!(failure, Failure::Redis(_));
+        match call.cancel {
+            Some(cancel) => cancel.wait::<H>(pause).await,
+            None => signal::pause::<H>(pause).await,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn is_done(reply: std::result::Result<Value, Failure>) -> bool {
+    reply.is_ok_and(|reply| read::<u64>(&reply).is_ok_and(|count| count > 0))
+}
+
+/// That it is not known who knows of a DONE.
+fn not_known(command: &Command) -> Failure {
+    Failure::NotConfirmed {
+        have: 0,
+        wanted: command.confirm.map_or(1, |confirm| confirm.wanted(0)),
+    }
+}
+
+/// Asks who confirms a DONE where it was answered: sent again, it would write nothing that could be confirmed.
+async fn until_confirmed<H: Half>(
+    line: Option<H::Line>,
+    call: &Call<'_>,
+    mut failure: Failure,
+    since: Instant,
+) -> std::result::Result<(), Failure> {
+    let Some((mut line, command)) = line.zip(call.commands.last()) else {
+        return Err(failure);
+    };
+    let Some(confirm) = command.confirm else {
+        return Ok(());
+    };
+    while !call.effort.is_over(since, FIRST_PAUSE) {
+        signal::pause::<H>(FIRST_PAUSE).await;
+        match confirm::again(&mut line, confirm, call.effort.limit()).await {
+            Err(told @ Failure::NotConfirmed { .. }) => failure = told,
+            Err(_) => return Err(not_known(command)),
+            Ok(()) => return Ok(()),
+        }
+    }
+    Err(failure)
+}
+
+/// Sends a command that the caller needs an answer to.
+pub(crate) async fn need<H: Half>(half: &H, command: &Command) -> Result<Value> {
+    let call = Call::new(command, half.settings().effort());
+    Ok(send(half, call).await?.reply)
+}
+
+/// Asks the server for a sign of life, once.
+pub(crate) async fn ping<H: Half>(half: &H) -> Result<()> {
+    let ping = Command::of_server("PING");
+    let call = Call::new(&ping, half.settings().attempt());
+    send(half, call).await.map(drop)
+}

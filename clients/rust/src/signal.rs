@@ -1,0 +1,82 @@
+//! How threads and tasks wait for each other.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// One of the two ways of waiting. Not for other crates.
+pub trait Wait {
+    /// Wait until something is told that was not seen yet, so long at most.
+    fn wait(signal: &Signal, seen: u64, at_most: Duration) -> impl Future<Output = ()> + Send;
+}
+
+/// Runs a step of the synchronous half.
+pub(crate) fn now<T>(step: impl Future<Output = T>) -> T {
+    let mut step = pin!(step);
+    loop {
+        // Ready at the first look, because all that it waits for blocks this thread.
+        if let Poll::Ready(done) = step.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+    }
+}
+
+/// Wait so long.
+pub(crate) async fn pause<W: Wait>(time: Duration) {
+    W::wait(&Signal::default(), 0, time).await;
+}
+
+/// Tells threads and tasks that something has changed.
+#[derive(Debug, Default)]
+pub struct Signal {
+    told: Mutex<u64>,
+    threads: Condvar,
+    #[cfg(feature = "tokio")]
+    tasks: tokio::sync::Notify,
+}
+
+impl Signal {
+    /// How often it was told: to be asked before the look at what may change.
+    pub(crate) fn seen(&self) -> u64 {
+        *self.told()
+    }
+
+    pub(crate) fn tell(&self) {
+        *self.told() += 1;
+        self.threads.notify_all();
+        #[cfg(feature = "tokio")]
+        self.tasks.notify_waiters();
+    }
+
+    fn told(&self) -> MutexGuard<'_, u64> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the thread wait.
+    pub(crate) fn block(&self, seen: u64, at_most: Duration) {
+        let start = Instant::now();
+        let mut told = self.told();
+        while *told == seen {
+            let left = at_most.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            told = match self.threads.wait_timeout(told, left) {
+                Ok((told, _)) => told,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    /// Has the task wait.
+    #[cfg(feature = "tokio")]
+    pub(crate) async fn notified(&self, seen: u64, at_most: Duration) {
+        // Made before the look, so that what is told after the look wakes it.
+        let notified = self.tasks.notified();
+        if self.seen() == seen {
+            let _ = tokio::time::timeout(at_most, notified).await;
+        }
+    }
+}
