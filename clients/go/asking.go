@@ -1,0 +1,135 @@
+package dsync
+
+import (
+	"context"
+	"time"
+)
+
+// asking is one request on its way to a hold.
+type asking struct {
+	*claim
+	session session
+	isTry   bool
+	// Deadline is a moment of now(), or never.
+	deadline time.Duration
+	// Farewell is how long each of the withdrawal and the look for holders may take.
+	farewell time.Duration
+	request  request
+	// Sent is when the last request that was answered was sent.
+	sent time.Duration
+	// Whether the server may have a grant or a place for the request that the caller does not know of.
+	mayBeKnown bool
+	// Whether the server keeps a place for the request.
+	hasPlace bool
+}
+
+// begin makes the request a new one: a token is never used for a second hold.
+func (a *asking) begin() {
+	a.request = request{family: a.family, key: a.key, token: newToken(), lease: a.lease, words: a.words}
+	a.session.token = a.request.token
+	a.mayBeKnown, a.hasPlace = false, false
+}
+
+// untilOver asks until the request is over: granted, refused because the wait is over, or done or failed by others.
+func (a *asking) untilOver(ctx context.Context) (answer, error) {
+	a.begin()
+	patience := &patience{key: a.key, retryFor: a.retryFor, deadline: a.deadline}
+	var last error // Before the context has ended.
+	for {
+		got, err := a.once(ctx)
+		if err == nil && got.kind == granted {
+			err = a.accept(ctx)
+		}
+		if err == nil && ctx.Err() != nil && got.kind != granted {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			if isNotConfirmed(err) || ctx.Err() == nil {
+				last = err
+			}
+			// Asks the server, which may be another one by now, whether the place still stands.
+			a.hasPlace = false
+			if err := patience.wait(ctx, err); err != nil {
+				if ctx.Err() != nil && isNotConfirmed(last) {
+					return answer{}, last
+				}
+				return answer{}, err
+			}
+			continue
+		}
+		patience.answered()
+		switch {
+		case got.kind == granted && !a.mayBeKnown:
+			return got, nil
+		case got.kind == granted:
+			// The lease has ended on the way.
+			a.begin()
+		case got.kind == done, got.kind == failed, a.isTry:
+			a.mayBeKnown = false
+			return got, nil
+		case now() >= a.deadline:
+			return answer{kind: refused}, nil
+		case got.kind == waiting:
+			a.hasPlace = true
+		}
+		// Otherwise BLOCK has run out. The place is kept, and the next BLOCK goes on there.
+	}
+}
+
+// once sends the request, and waits for its answer.
+func (a *asking) once(ctx context.Context) (answer, error) {
+	a.sent = now()
+	command, within := a.request.command(), answerWithin
+	switch {
+	case a.isTry:
+		within = max(a.farewell, a.deadline-a.sent-a.confirm.within)
+	case a.hasPlace:
+		block := max(time.Millisecond, min(longestBlock, a.deadline-a.sent))
+		command, within = a.request.command("BLOCK", millis(block)), block+answerWithin
+	default:
+		command = a.request.command("QUEUE", millis(keptFor))
+	}
+	a.mayBeKnown = true
+	reply, err := a.session.do(ctx, within, a.confirm, command)
+	if err != nil {
+		return answer{}, err
+	}
+	got, err := readAnswer(reply)
+	if err != nil {
+		return answer{}, a.session.failed(ctx, err)
+	}
+	return got, nil
+}
+
+// accept makes a grant certain: mayBeKnown is false then. One whose request was sent long ago is renewed first; if it
+// has ended meanwhile, mayBeKnown stays true.
+func (a *asking) accept(ctx context.Context) error {
+	if now()-a.sent > a.lease/10 {
+		a.sent = now()
+		reply, err := a.session.do(ctx, answerWithin, a.confirm, a.request.renewal(a.lease))
+		if err != nil {
+			return err
+		}
+		if number(reply) == 0 {
+			return nil
+		}
+	}
+	a.mayBeKnown = false
+	return nil
+}
+
+// withdraw takes back a request of which the server may know: its grant, which nobody would hear of, would hold up the
+// others. No error is told: the place runs out by itself.
+func (a *asking) withdraw(ctx context.Context) {
+	if !a.mayBeKnown {
+		return
+	}
+	end := now() + a.farewell
+	for attempt := 0; attempt < 2 && now() < end; attempt++ {
+		reply, err := a.session.do(context.WithoutCancel(ctx), end-now(), confirmation{}, a.request.verb("RELEASE"))
+		if number(reply) > 0 || err != nil && !passes(err) {
+			return
+		}
+		// Nothing was withdrawn: the request may be on its way still, or an idle connection was closed.
+	}
+}

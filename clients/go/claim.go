@@ -1,0 +1,144 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// longestTry is how long a try lasts in all, whatever the server does.
+	longestTry = 2 * time.Second
+	// farewell is how long an error's holders are looked up, and a request is withdrawn; of a try it is a part of its
+	// time.
+	farewell = time.Second
+)
+
+// claim is a key, and how to ask for it.
+type claim struct {
+	client *Client
+	family family
+	key    string
+	settings
+}
+
+func newClaim(client *Client, family family, key string, s settings) claim {
+	s.check(key != "", "the key", "a name", `""`)
+	s.complete()
+	return claim{client: client, family: family, key: key, settings: s}
+}
+
+// Acquire asks until the hold is granted. Otherwise the request is withdrawn, and the error is a [*NotAcquired] if
+// [Wait] is over or the context's deadline has passed, a [*NotConfirmed] if it was granted and replicas did not confirm
+// that in time, the context's cause if that was cancelled, and the server's if it does not pass.
+func (c *claim) Acquire(ctx context.Context) (*Hold, error) {
+	hold, _, err := c.ask(ctx)
+	return hold, err
+}
+
+// TryAcquire is Acquire with a Wait of 0.
+func (c *claim) TryAcquire(ctx context.Context) (*Hold, error) {
+	try := *c
+	try.wait, try.isBounded = 0, true
+	return try.Acquire(ctx)
+}
+
+// Do acquires, does the work, and releases. The context of the work is cancelled when the hold is lost; [HoldOf]
+// returns its hold. The error is that of the work, with a [*HoldLost] if the hold ended before the work did. A release
+// that does not reach the server is logged, and the lease ends the hold.
+func (c *claim) Do(ctx context.Context, work func(ctx context.Context) error) error {
+	hold, err := c.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return hold.during(ctx, work, func(ctx context.Context, _ error) error { return hold.endQuietly(ctx) })
+}
+
+// Locked returns whether a try would be refused because others hold the key. It takes nothing.
+func (c *claim) Locked(ctx context.Context) (bool, error) {
+	info, err := c.info(ctx)
+	if c.family == semaphores {
+		return info.state != "" && info.available < c.permits, err
+	}
+	return info.holders > 0, err
+}
+
+// Holders returns the first ten of those who hold the key. It takes nothing.
+func (c *claim) Holders(ctx context.Context) ([]Holder, error) {
+	info, err := c.info(ctx)
+	return info.firstHolders, err
+}
+
+func (c *claim) info(ctx context.Context) (keyInfo, error) {
+	reply, err := c.repeat(ctx, c.family.command("INFO", c.key), answerWithin)
+	return readInfo(reply), err
+}
+
+// repeat sends a command, which may be sent any number of times, until it is answered.
+func (c *claim) repeat(ctx context.Context, command []string, within time.Duration) (any, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	session := &session{client: c.client, key: c.key}
+	defer session.close(false)
+	patience := &patience{key: c.key, retryFor: c.retryFor, deadline: never}
+	for {
+		reply, err := session.do(ctx, within, confirmation{}, command)
+		if err == nil {
+			return reply, nil
+		}
+		if err := patience.wait(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ask asks until the answer is a grant, of which it returns the hold, or work that is done.
+func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
+	if err := anyOf(c.err, context.Cause(ctx)); err != nil {
+		return nil, answer{}, err
+	}
+	a := &asking{claim: c, isTry: c.isBounded && c.wait == 0, deadline: never, farewell: farewell}
+	a.session = session{client: c.client, key: c.key}
+	defer a.session.close(false)
+	if a.isTry {
+		a.farewell = longestTry / 4
+		a.deadline = now() + longestTry - a.farewell
+	} else if c.isBounded {
+		a.deadline = now() + c.wait
+	}
+	got, err := a.untilOver(ctx)
+	if err == nil && got.kind == granted {
+		return newHold(c, a.request, got, a.sent), got, nil
+	}
+	a.withdraw(ctx)
+	return nil, got, c.refusal(ctx, a, got, err)
+}
+
+// refusal returns the error of a request that has not become a hold; nil if the work is done.
+func (c *claim) refusal(ctx context.Context, a *asking, got answer, err error) error {
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("dsync: gave up waiting for %s: %w", quoted(c.key), context.Cause(ctx))
+	case err == nil && got.kind == done:
+		return nil
+	case err == nil && got.kind == failed:
+		return &WorkFailed{Key: c.key, Reason: got.text, Attempts: got.attempt}
+	case err != nil && (ctx.Err() == nil || isNotConfirmed(err)):
+		if now() >= a.deadline && passes(err) && !isNotConfirmed(err) {
+			return &NotAcquired{Key: c.key, Err: err}
+		}
+		return err
+	}
+	refused := &NotAcquired{Key: c.key}
+	if ctx.Err() != nil {
+		refused.Err = context.Cause(ctx)
+	}
+	command := c.family.command("INFO", c.key, "COUNT", "3")
+	if reply, err := a.session.do(context.WithoutCancel(ctx), a.farewell, confirmation{}, command); err == nil {
+		info := readInfo(reply)
+		refused.Holders, refused.State = info.firstHolders, info.state
+	}
+	return refused
+}

@@ -1,0 +1,170 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// script is a server that gives the answers of a test, and keeps what was asked: one line for each write.
+type script struct {
+	asked   []string
+	answers [][]any
+	// Delay is that of each answer.
+	delay time.Duration
+}
+
+func (s *script) Connect(context.Context, string) (Conn, error) { return &scriptConn{s}, nil }
+func (s *script) Route(context.Context, string) (string, error) { return "server", nil }
+func (s *script) LookUp(context.Context)                        {}
+
+type scriptConn struct{ *script }
+
+func (c *scriptConn) Close() error { return nil }
+
+// Do answers with the next answers. An error among them breaks the connection.
+func (c *scriptConn) Do(commands ...[]string) ([]any, error) {
+	var line []string
+	for _, command := range commands {
+		line = append(line, strings.Join(command, " "))
+	}
+	c.asked = append(c.asked, strings.Join(line, " | "))
+	time.Sleep(c.delay)
+	if len(c.answers) == 0 {
+		return nil, Final(errors.New("nothing more"))
+	}
+	next := c.answers[0]
+	c.answers = c.answers[1:]
+	for i, reply := range next {
+		if _, isReply := reply.(ReplyError); isReply {
+			continue
+		}
+		if err, isError := reply.(error); isError {
+			return next[:i], err
+		}
+	}
+	return next, nil
+}
+
+// play asks a server that answers so for the confirmation of a command.
+func play(c confirmation, answers ...[]any) (*script, []any, error) {
+	s := &script{answers: answers}
+	replies, err := c.perform(context.Background(), &link{conn: &scriptConn{s}}, []string{"RENEW"})
+	return s, replies, err
+}
+
+func TestConfirmationsGoBehindTheirCommand(t *testing.T) {
+	within := 500 * time.Millisecond
+	primary := []any{"master", int64(9), []any{[]any{}, []any{}}}
+	one, zero := int64(1), int64(0)
+	for _, row := range []struct {
+		name         string
+		confirm      confirmation
+		answers      [][]any
+		asked        string
+		have, wanted int
+	}{
+		{"none", confirmation{}, [][]any{{one}}, "RENEW", -1, 0},
+		{"enough", confirmation{replicas: 1, within: within}, [][]any{{one, one}}, "RENEW | WAIT 1 500", -1, 0},
+		{"too few", confirmation{replicas: 2, within: within}, [][]any{{one, one}}, "RENEW | WAIT 2 500", 1, 2},
+		{"0 needs none", confirmation{replicas: 2, within: within}, [][]any{{zero, zero}}, "RENEW | WAIT 2 500", -1, 0},
+		{"all", confirmation{isAll: true, within: within}, [][]any{{one, primary}, {int64(2)}}, "RENEW | ROLE; WAIT 2 500", -1, 0},
+		{"all but one", confirmation{isAll: true, within: within}, [][]any{{one, primary}, {one}}, "RENEW | ROLE; WAIT 2 500", 1, 2},
+		{"all of none", confirmation{isAll: true, within: within}, [][]any{{one, []any{"master", zero, []any{}}}, {zero}},
+			"RENEW | ROLE; WAIT 1 500", 0, 1},
+		{"a replica", confirmation{isAll: true, within: within}, [][]any{{one, []any{"slave", "x", zero, "y", zero}}}, "RENEW | ROLE", 0, 1},
+		{"disk", confirmation{isDisk: true, within: within}, [][]any{{one, []any{one, zero}}}, "RENEW | WAITAOF 1 0 500", -1, 0},
+		{"no disk", confirmation{isDisk: true, within: within}, [][]any{{one, []any{zero, zero}}}, "RENEW | WAITAOF 1 0 500", 0, 0},
+		{"disks", confirmation{replicas: 2, isDisk: true, within: within}, [][]any{{one, []any{one, one}}}, "RENEW | WAITAOF 1 2 500", 1, 2},
+		{"demoted", confirmation{replicas: 1, within: within},
+			[][]any{{one, ReplyError("ERR WAIT cannot be used with replica instances.")}}, "RENEW | WAIT 1 500", 0, 1},
+	} {
+		s, _, err := play(row.confirm, row.answers...)
+		var unconfirmed *NotConfirmed
+		if asked := strings.Join(s.asked, "; "); asked != row.asked {
+			t.Error(row.name, asked)
+		}
+		if row.have < 0 && err != nil || row.have >= 0 && !errors.As(err, &unconfirmed) {
+			t.Error(row.name, err)
+		} else if row.have >= 0 && (unconfirmed.Have != row.have || unconfirmed.Wanted != row.wanted || !passes(err)) {
+			t.Error(row.name, err)
+		}
+	}
+}
+
+func TestWhatNoRepetitionConfirmsIsFinal(t *testing.T) {
+	for _, refusal := range []ReplyError{
+		"ERR unknown command 'WAITAOF', with args beginning with: ",
+		"ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+		"NOPERM this user has no permissions to run the 'waitaof' command",
+	} {
+		_, _, err := play(confirmation{isDisk: true}, []any{int64(1), refusal})
+		if err == nil || passes(err) || isNotConfirmed(err) {
+			t.Error(refusal, err)
+		}
+		if strings.Contains(string(refusal), "unknown") && !strings.Contains(err.Error(), "7.2") {
+			t.Error(err)
+		}
+	}
+}
+
+// runOf returns a run that needs a replica, at a server that answers so.
+func runOf(answers ...[]any) (*script, *Run[string]) {
+	s := &script{answers: answers}
+	once := NewOnce[string](NewClient(s), "w", Replicas(1), Owner(""))
+	r := request{family: works, key: "w", token: "secret", lease: once.claim.lease}
+	return s, &Run[string]{Hold: newHold(&once.claim, r, answer{fence: 7}, now()), once: once}
+}
+
+func TestWaitAloneIsRepeatedWhereDoneWasAnswered(t *testing.T) {
+	s, run := runOf([]any{int64(1), int64(0)}, []any{int64(0)}, []any{int64(1)})
+	if err := run.Done(context.Background(), "r"); err != nil {
+		t.Fatal(err)
+	}
+	if asked := strings.Join(s.asked, "; "); asked != "DONCE.DONE w secret RESULT r | WAIT 1 500; WAIT 1 500; WAIT 1 500" {
+		t.Fatal(asked)
+	}
+}
+
+func TestDoneThatIsRepeatedElsewhereIsNotConfirmed(t *testing.T) {
+	// The first connection ends behind DONE, or before its answer: the repetition writes nothing.
+	for _, first := range [][]any{{int64(1), io.EOF}, {io.EOF}} {
+		_, run := runOf(first, []any{int64(1), int64(1)})
+		var unconfirmed *NotConfirmed
+		if err := run.Done(context.Background(), "r"); !errors.As(err, &unconfirmed) || unconfirmed.Have != 0 {
+			t.Fatal(err)
+		}
+	}
+	// What was refused was not done: its repetition is the first.
+	_, run := runOf([]any{ReplyError("LOADING"), int64(0)}, []any{int64(1), int64(1)})
+	if err := run.Done(context.Background(), "r"); err != nil {
+		t.Fatal(err)
+	}
+	// The connection ends while WAIT is repeated.
+	_, run = runOf([]any{int64(1), int64(0)}, []any{io.EOF}, []any{int64(1), int64(1)})
+	if err := run.Done(context.Background(), "r"); !isNotConfirmed(err) {
+		t.Fatal(err)
+	}
+}
+
+func TestZeroOfALaterReleaseIsItsRepetition(t *testing.T) {
+	_, run := runOf([]any{io.EOF}, []any{int64(0)})
+	if err := run.Release(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	_, run = runOf([]any{int64(0)})
+	if err := run.Release(context.Background()); !errors.Is(err, ErrHoldLost) {
+		t.Fatal(err)
+	}
+	_, run = runOf([]any{io.EOF}, []any{int64(0), int64(0)})
+	if err := run.Done(context.Background(), "r"); !errors.Is(err, ErrHoldLost) {
+		t.Fatal("another attempt has begun", err)
+	}
+	_, run = runOf([]any{ReplyError("ERR RESULT is too long"), int64(0)}, []any{int64(1)})
+	if err := run.Done(context.Background(), "r"); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Fatal(err)
+	}
+}

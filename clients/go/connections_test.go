@@ -1,0 +1,220 @@
+package dsync_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"dsync-client"
+	"dsync-client/goredis"
+	dsyncredigo "dsync-client/redigo"
+	redigo "github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestWrongOptionsAreErrorsBeforeAnythingIsSent(t *testing.T) {
+	client := libraries["go-redis"](t, "127.0.0.1:1")
+	acquire := func(_ *dsync.Hold, err error) error { return err }
+	semaphore := func(options ...dsync.SemaphoreOption) error {
+		return acquire(dsync.NewSemaphore(client, "k", options...).Acquire(background))
+	}
+	lock := func(key string, options ...dsync.LockOption) error {
+		return acquire(dsync.NewLock(client, key, options...).Acquire(background))
+	}
+	once := func(options ...dsync.OnceOption) error {
+		_, err := dsync.NewOnce[string](client, "k", options...).Begin(background)
+		return err
+	}
+	long := strings.Repeat("x", 129)
+	for name, err := range map[string]error{
+		"the key":      lock(""),
+		"Lease":        lock("k", dsync.Lease(0)),
+		"Wait":         lock("k", dsync.Wait(-1)),
+		"RetryFor":     lock("k", dsync.RetryFor(-1)),
+		"Owner":        lock("k", dsync.Owner(long)),
+		"Margin":       lock("k", dsync.Lease(time.Second), dsync.Margin(time.Second)),
+		"MaxHold":      lock("k", dsync.MaxHold(0)),
+		"MinHold":      lock("k", dsync.MinHold(0)),
+		"Replicas":     lock("k", dsync.Replicas(0)),
+		"AllReplicas":  lock("k", dsync.Replicas(1), dsync.AllReplicas()),
+		"Within":       lock("k", dsync.Within(time.Second)),
+		"Limit":        semaphore(dsync.Limit(0)),
+		"Permits":      semaphore(dsync.Permits(2), dsync.Index()),
+		"Lane":         semaphore(dsync.Lane(long)),
+		"LaneLimit":    semaphore(dsync.LaneLimit(1)),
+		"MaxAttempts":  once(dsync.MaxAttempts(0)),
+		"RetryDelay":   once(dsync.RetryDelay(-1)),
+		"Keep":         once(dsync.Keep(0)),
+		"Forever":      once(dsync.Keep(time.Hour), dsync.Forever()),
+		"Lease of all": semaphore(dsync.Lease(0)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), strings.Split(name, " of ")[0]) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestUserPasswordAndDatabaseAreThoseOfTheClient(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	acl := strings.Fields("ACL SETUSER worker on >secret resetchannels ~* -@all +dlock.acquire +dlock.release +select +dlock.info")
+	s.ask(words(acl)...)
+	for name, client := range map[string]*dsync.Client{
+		"go-redis": goredis.New(redis.NewClient(&redis.Options{Addr: s.address, Username: "worker", Password: "secret", DB: 3})),
+		"redigo": dsyncredigo.New(&redigo.Pool{DialContext: func(ctx context.Context) (redigo.Conn, error) {
+			return redigo.DialContext(ctx, "tcp", s.address,
+				redigo.DialUsername("worker"), redigo.DialPassword("secret"), redigo.DialDatabase(3))
+		}}, s.address),
+	} {
+		defer client.Close()
+		hold := must[*dsync.Hold](t)(dsync.NewLock(client, name).Acquire(background))
+		if keys := s.ask("INFO", "keyspace"); !strings.Contains(keys, "db3:keys=1") {
+			t.Error(name, keys)
+		}
+		none(t, hold.Release(background))
+		// What the user may not do is final.
+		_, err := dsync.NewSemaphore(client, "s", dsync.Limit(1)).Acquire(background)
+		if err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), s.address) {
+			t.Error(name, err)
+		}
+	}
+	wrong := goredis.New(redis.NewClient(&redis.Options{Addr: s.address, Username: "worker", Password: "wrong"}))
+	defer wrong.Close()
+	if _, err := dsync.NewLock(wrong, "k").Acquire(background); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Error(err)
+	}
+}
+
+func words(texts []string) []any {
+	var words []any
+	for _, text := range texts {
+		words = append(words, text)
+	}
+	return words
+}
+
+func TestTokenIsInNoError(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "without module")
+	for name, connect := range libraries {
+		_, err := dsync.NewLock(connect(t, s.address), "k").Acquire(background)
+		if err == nil || !strings.Contains(err.Error(), "unknown command") || !strings.Contains(err.Error(), "<token>") {
+			t.Error(name, err)
+		}
+	}
+}
+
+func TestClientsOfRingsAndClosedClientsFail(t *testing.T) {
+	theirs := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	_, err := dsync.NewLock(goredis.New(theirs), "k").Acquire(background)
+	theirs.Close()
+	if err == nil || !strings.Contains(err.Error(), "Ring") {
+		t.Error(err)
+	}
+	_, client := start(t)
+	client.Close()
+	if _, err := dsync.NewLock(client, "k").Acquire(background); !errors.Is(err, dsync.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsLeftRunning(t *testing.T) {
+	s := startServer(t)
+	for name, connect := range libraries {
+		client := connect(t, s.address)
+		play := func() {
+			hold := must[*dsync.Hold](t)(dsync.NewLock(client, "k", dsync.Lease(600*time.Millisecond)).Acquire(background))
+			time.Sleep(250 * time.Millisecond)
+			none(t, hold.Release(background))
+			ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+			defer cancel()
+			_, _ = dsync.NewGroup(client, "g").Wait(ctx)
+		}
+		play()
+		before := runtime.NumGoroutine()
+		for i := 0; i < 10; i++ {
+			play()
+		}
+		client.Close()
+		eventually(t, name+" has as many goroutines as before", func() bool { return runtime.NumGoroutine() <= before })
+	}
+}
+
+// TLS is the library's own: so it is tested with a listener that decrypts.
+func TestConnectionsAreEncryptedAsThoseOfTheClient(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	certificate, pool := selfSigned(t)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
+	none(t, err)
+	defer listener.Close()
+	go func() {
+		for {
+			encrypted, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				plain, err := net.Dial("tcp", s.address)
+				if err != nil {
+					encrypted.Close()
+					return
+				}
+				go func() { _, _ = io.Copy(plain, encrypted); plain.Close() }()
+				_, _ = io.Copy(encrypted, plain)
+				encrypted.Close()
+			}()
+		}
+	}()
+	address := listener.Addr().String()
+	connect := map[string]func(*tls.Config) *dsync.Client{
+		"go-redis": func(config *tls.Config) *dsync.Client {
+			return goredis.New(redis.NewClient(&redis.Options{Addr: address, TLSConfig: config}))
+		},
+		"redigo": func(config *tls.Config) *dsync.Client {
+			return dsyncredigo.New(&redigo.Pool{Dial: func() (redigo.Conn, error) {
+				return redigo.Dial("tcp", address, redigo.DialUseTLS(true), redigo.DialTLSConfig(config))
+			}}, address)
+		},
+	}
+	for name, connect := range connect {
+		trusting := connect(&tls.Config{RootCAs: pool})
+		defer trusting.Close()
+		hold := must[*dsync.Hold](t)(dsync.NewLock(trusting, name).Acquire(background))
+		none(t, hold.Release(background))
+		// A certificate that is not trusted is no reason to ask again.
+		begun := time.Now()
+		distrusting := connect(&tls.Config{})
+		defer distrusting.Close()
+		_, err := dsync.NewLock(distrusting, "k").Acquire(background)
+		var untrusted *tls.CertificateVerificationError
+		if !errors.As(err, &untrusted) || time.Since(begun) > soon {
+			t.Error(name, err)
+		}
+	}
+}
+
+func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:         true, BasicConstraintsValid: true,
+	}
+	der := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
+	pool := x509.NewCertPool()
+	pool.AddCert(must[*x509.Certificate](t)(x509.ParseCertificate(der)))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}

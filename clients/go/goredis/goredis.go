@@ -1,0 +1,154 @@
+// Package goredis makes a client of dsync of a client of go-redis: of one server, of Sentinels, or of a cluster.
+//
+// The connections are its own, made with the options of the client: address, dialer, TLS, user, password, database. Its
+// pool, its time-outs and its retries do not matter.
+package goredis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"dsync-client"
+	"github.com/redis/go-redis/v9"
+)
+
+// New makes a client of a *redis.Client, also one of redis.NewFailoverClient, or of a *redis.ClusterClient. A
+// *redis.Ring has no server that a key stays at: its error is that of each request.
+func New(client redis.UniversalClient) *dsync.Client {
+	switch client := client.(type) {
+	case *redis.Client:
+		return dsync.NewClient(one{client})
+	case *redis.ClusterClient:
+		return dsync.NewClient(cluster{client})
+	}
+	return dsync.NewClient(other{fmt.Errorf("goredis: %T is no client of one server, of Sentinels or of a cluster", client)})
+}
+
+// one is a server, or the primary that Sentinel names: the client's dialer asks for it anew each time.
+type one struct{ client *redis.Client }
+
+func (s one) Connect(ctx context.Context, _ string) (dsync.Conn, error) {
+	return connect(ctx, s.client)
+}
+
+func (s one) Route(context.Context, string) (string, error) { return s.client.Options().Addr, nil }
+func (s one) LookUp(context.Context)                        {}
+
+type cluster struct{ client *redis.ClusterClient }
+
+func (s cluster) Connect(ctx context.Context, key string) (dsync.Conn, error) {
+	node, err := s.client.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, node)
+}
+
+func (s cluster) Route(ctx context.Context, key string) (string, error) {
+	node, err := s.client.MasterForKey(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return node.Options().Addr, nil
+}
+
+func (s cluster) LookUp(ctx context.Context) { s.client.ReloadState(ctx) }
+
+type other struct{ err error }
+
+func (s other) Connect(context.Context, string) (dsync.Conn, error) { return nil, dsync.Final(s.err) }
+func (s other) Route(context.Context, string) (string, error)       { return "", dsync.Final(s.err) }
+func (s other) LookUp(context.Context)                              {}
+
+// connect opens a connection as those of the client, which has no time-outs and repeats nothing.
+func connect(ctx context.Context, client *redis.Client) (dsync.Conn, error) {
+	options := *client.Options()
+	// Dialled here, because the library goes on dialling when the context has ended, and logs each failure.
+	dialled, err := options.Dialer(ctx, options.Network, options.Addr)
+	if err != nil {
+		return nil, reasonOf(err)
+	}
+	options.Dialer = func(context.Context, string, string) (net.Conn, error) { return dialled, nil }
+	options.Protocol = 2
+	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
+	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0
+	options.ReadTimeout, options.WriteTimeout = -1, -1
+	options.MaxRetries, options.DialerRetries, options.Limiter = -1, 1, nil
+	// Commands and replies are short, and those of the library are 32 KiB.
+	options.ReadBufferSize, options.WriteBufferSize = 4096, 4096
+	own := redis.NewClient(&options)
+	opened := &conn{client: own, conn: own.Conn(), dialled: dialled}
+	// The first command greets the server. A user who may not send PING has a connection all the same.
+	defer context.AfterFunc(ctx, func() { opened.Close() })()
+	replies, err := opened.Do([]string{"PING"})
+	if err == nil {
+		if refusal, isRefusal := replies[0].(dsync.ReplyError); isRefusal && !strings.HasPrefix(string(refusal), "NOPERM") {
+			err = refusal
+		}
+	}
+	if err != nil {
+		opened.Close()
+		return nil, err
+	}
+	return opened, nil
+}
+
+// conn is one connection, with a client that it has for itself.
+type conn struct {
+	client  *redis.Client
+	conn    *redis.Conn
+	dialled net.Conn
+}
+
+func (c *conn) Do(commands ...[]string) ([]any, error) {
+	ctx := context.Background()
+	pipeline := c.conn.Pipeline()
+	asked := make([]*redis.Cmd, 0, len(commands))
+	for _, command := range commands {
+		words := make([]any, len(command))
+		for i, word := range command {
+			words[i] = word
+		}
+		asked = append(asked, pipeline.Do(ctx, words...))
+	}
+	_, failed := pipeline.Exec(ctx)
+	replies := make([]any, 0, len(asked))
+	for _, command := range asked {
+		// A command may have the error of a later one besides its value, and none if there is no connection.
+		reply, err := command.Val(), command.Err()
+		if reply == nil && err == nil {
+			err = failed
+		}
+		if reply == nil && !errors.Is(err, redis.Nil) {
+			refusal, isRefusal := reasonOf(err).(dsync.ReplyError)
+			if !isRefusal || command.Err() == nil {
+				return replies, reasonOf(err)
+			}
+			reply = refusal
+		}
+		replies = append(replies, reply)
+	}
+	return replies, nil
+}
+
+// reasonOf returns an error of the library as dsync knows it.
+func reasonOf(err error) error {
+	var refusal redis.Error
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &refusal):
+		return dsync.ReplyError(refusal.Error())
+	case errors.As(err, &untrusted):
+		return dsync.Final(err)
+	}
+	return err
+}
+
+func (c *conn) Close() error {
+	c.client.Close()
+	return c.dialled.Close()
+}

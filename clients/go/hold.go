@@ -1,0 +1,162 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Hold is what a granted request has: a lock, permits, a membership or a run. It is renewed until it is released or
+// lost, or until the program refers neither to it nor to its context any more.
+type Hold struct {
+	*grip
+}
+
+// grip is what the renewal knows of a hold. It does not keep the Hold alive.
+type grip struct {
+	claim   *claim
+	request request
+	got     answer
+	lease   *lease
+	// Ending is locked while a command that ends the hold is on its way, and hasEnded is set when it was answered.
+	ending   sync.Mutex
+	hasEnded bool
+}
+
+func newHold(c *claim, request request, got answer, sent time.Duration) *Hold {
+	kept := *c
+	g := &grip{claim: &kept, request: request, got: got}
+	g.lease = newLease(&kept.settings, sent, HoldLost{Key: c.key, Fence: got.fence})
+	g.lease.start(g.renew)
+	hold := &Hold{g}
+	runtime.SetFinalizer(hold, func(hold *Hold) { hold.lease.over() })
+	return hold
+}
+
+// Key returns the key.
+func (g *grip) Key() string { return g.request.key }
+
+// Fence returns the public number of the hold, which only grows from hold to hold: let the resource refuse one that is
+// smaller than the highest it has seen.
+func (g *grip) Fence() int64 { return g.got.fence }
+
+// Index returns the lowest number from 0 that no other hold of the semaphore had at the grant; -1 unless asked for by
+// [Index].
+func (g *grip) Index() int { return g.got.index }
+
+// Attempt returns which attempt at the work this run is, from 1. Of other holds it is 1.
+func (g *grip) Attempt() int { return g.got.attempt }
+
+// Left returns for how long the hold is certain without another renewal; 0 once it is lost or released.
+func (g *grip) Left() time.Duration {
+	left, _ := g.lease.left()
+	return left
+}
+
+// Err returns the [*HoldLost] of a hold that is lost, and nil of any other. It looks at the clock, so it is right even
+// if timers come late.
+func (g *grip) Err() error {
+	_, lost := g.lease.left()
+	return lost
+}
+
+// Format shows the hold without its token.
+func (g *grip) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "the hold of %s with fence %d, %.1f s left", quoted(g.Key()), g.Fence(), g.Left().Seconds())
+}
+
+// Context returns a context that is cancelled when the hold is lost, with a [*HoldLost] as [context.Cause], and not
+// when it is released. Give it to the work. It keeps the hold alive.
+func (h *Hold) Context() context.Context { return &holdContext{h.lease.context, h} }
+
+// holdContext refers to its hold, so that a hold lives for as long as its work.
+type holdContext struct {
+	context.Context
+	hold *Hold
+}
+
+type holdKey struct{}
+
+func (c *holdContext) Value(key any) any {
+	if key == (holdKey{}) {
+		return c.hold
+	}
+	return c.Context.Value(key)
+}
+
+// HoldOf returns the hold that the context is of: that of [Hold.Context], or the innermost whose Do the caller is in.
+// Without one it is nil.
+func HoldOf(ctx context.Context) *Hold {
+	hold, _ := ctx.Value(holdKey{}).(*Hold)
+	return hold
+}
+
+// Renew renews the lease now; the hold does so itself at each third of it. A length of more than 0 is that of the lease
+// from then on. The error is a [*HoldLost] if the hold has ended.
+func (h *Hold) Renew(ctx context.Context, length time.Duration) error {
+	s := h.claim.settings
+	if length > 0 {
+		s.lease, s.words = length, nil
+		if s.complete(); s.err != nil {
+			return s.err
+		}
+	}
+	if _, err := h.lease.asks(); err != nil {
+		return err
+	}
+	if length > 0 {
+		h.lease.resize(s.lease, s.margin)
+	}
+	heard := make(chan error, 1)
+	go h.renewNow(heard)
+	select {
+	case err := <-heard:
+		return anyOf(h.Err(), err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+var errReleased = errors.New("dsync: the hold is released")
+
+// Release ends the hold. It is repeated while nothing answers, for the lease and five seconds: a server that is
+// promoted meanwhile begins the lease anew. The context bounds that; one that has ended already leaves it a second. The
+// error is a [*HoldLost] if the hold had ended before. A hold that is released already stays so.
+func (h *Hold) Release(ctx context.Context) error {
+	return h.end(ctx, ending{verb: release})
+}
+
+// endQuietly releases a hold whose work is over: a server that is out of reach is no error of the work.
+func (h *Hold) endQuietly(ctx context.Context) error { return h.quietly(h.Release(ctx)) }
+
+func (h *Hold) quietly(err error) error {
+	if err != nil && !errors.Is(err, ErrHoldLost) && passes(err) {
+		logger().Warn("the hold was not ended, its lease will end it", "key", h.Key(), "error", err)
+		return nil
+	}
+	return err
+}
+
+// during does the work, and then ends the hold as its error says, also if the work panics: that is errPanicked.
+func (h *Hold) during(ctx context.Context, work func(context.Context) error, end func(context.Context, error) error) error {
+	inner, cancel := context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
+	defer cancel(nil)
+	defer context.AfterFunc(h.lease.context, func() { cancel(context.Cause(h.lease.context)) })()
+	err := errPanicked
+	defer func() {
+		if err == errPanicked {
+			end(context.WithoutCancel(ctx), err)
+		}
+	}()
+	err = work(inner)
+	ended := end(context.WithoutCancel(ctx), err)
+	if err == nil || ended == nil {
+		return anyOf(err, ended)
+	}
+	return errors.Join(err, ended)
+}
+
+var errPanicked = errors.New("the work panicked")

@@ -1,0 +1,226 @@
+package dsync
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// shortestSlice is the shortest time after which a wait looks at the clock again.
+const shortestSlice = 50 * time.Millisecond
+
+// lease is the lease of one hold: when it counts as lost, by the clock of this machine.
+//
+// A server that does not answer is no comfort: in a partition its leases run out all the same, and it serves the next
+// waiter. So a lease is counted from the moment at which the last answered request was sent, which is before the server
+// began to count. Once it is lost it stays lost, also when a late answer arrives: the work was stopped.
+type lease struct {
+	// Context is cancelled with a *HoldLost when the hold is lost, and never when it is released.
+	context context.Context
+	cancel  context.CancelCauseFunc
+	// Loss is what a loss tells, but why.
+	loss HoldLost
+
+	mu sync.Mutex
+	// Sent is when the last answered request was sent, and terms what it asked for. Wanted is what the next one asks
+	// for.
+	sent          time.Duration
+	terms, wanted terms
+	// End is the moment at which MaxHold is over, or never.
+	end time.Duration
+	// Shortened is until when the hold is certain if the server has renewed it for a request without an answer, which
+	// may have asked for less; or never.
+	shortened time.Duration
+	// Lost is set once, and for ever.
+	lost *HoldLost
+	// IsEnding is set when the holder ends the hold: a renewal that does not find it tells nothing then. IsOver is set
+	// when that is answered, or when nobody refers to the hold any more: nothing counts as a loss then.
+	isEnding, isOver bool
+	// Trouble is why the last renewal failed, and pause that before its next repetition.
+	trouble error
+	pause   time.Duration
+	// Watch looks whether the hold is lost. It opens no connection. Renewal has the hold renewed.
+	watch, renewal *time.Timer
+}
+
+// terms are what a request asks for.
+type terms struct {
+	// Length is that of the lease, and asked what is left of it before MaxHold is over.
+	length, asked, margin time.Duration
+}
+
+// newLease begins a lease that was granted in answer to a request that was sent at this moment.
+func newLease(s *settings, sent time.Duration, loss HoldLost) *lease {
+	granted := terms{length: s.lease, asked: s.lease, margin: s.margin}
+	l := &lease{loss: loss, sent: sent, terms: granted, wanted: granted, end: never, shortened: never}
+	l.context, l.cancel = context.WithCancelCause(context.Background())
+	if s.hasMaxHold {
+		l.end = sent + s.maxHold
+	}
+	return l
+}
+
+// start begins to look for the loss, and to renew.
+func (l *lease) start(renew func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watch = time.AfterFunc(l.slice(), l.look)
+	l.renewal = time.AfterFunc(l.sent+l.terms.length/3-now(), renew)
+}
+
+// slice returns after which time to look at the clock again: no wait that the system offers goes on while the machine
+// is suspended. It is called with the mutex, as all functions below of which that is said.
+func (l *lease) slice() time.Duration {
+	return min(l.until()-now(), max(shortestSlice, min(l.terms.margin, defaultMargin(l.terms.length))))
+}
+
+// until returns the moment from which the hold counts as lost. Called with the mutex.
+func (l *lease) until() time.Duration {
+	return min(l.sent+l.terms.asked-l.terms.margin, l.shortened, l.end)
+}
+
+func (l *lease) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isLive() {
+		l.watch.Reset(l.slice())
+	}
+}
+
+// isLive returns whether the hold is certain, and notes whether the time is up. Called with the mutex.
+func (l *lease) isLive() bool {
+	if l.isOver || l.lost != nil {
+		return false
+	}
+	if now() < l.until() {
+		return true
+	}
+	if l.terms.asked < l.terms.length || now() >= l.end {
+		l.lose("its MaxHold is over", nil)
+	} else {
+		l.lose("no renewal was answered in time", l.trouble)
+	}
+	return false
+}
+
+// lose cancels the work. Called with the mutex.
+func (l *lease) lose(why string, trouble error) {
+	lost := l.loss
+	lost.Why, lost.Err = why, trouble
+	l.lost = &lost
+	l.stop()
+	l.cancel(l.lost)
+	go logger().Warn(lost.Error())
+}
+
+// stop ends the timers. Called with the mutex.
+func (l *lease) stop() {
+	l.watch.Stop()
+	l.renewal.Stop()
+}
+
+// left returns for how long the hold is certain, and the error if it is lost.
+func (l *lease) left() (time.Duration, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isLive() {
+		return l.until() - now(), nil
+	}
+	if l.lost != nil {
+		return 0, l.lost
+	}
+	return 0, nil
+}
+
+// asks returns what a renewal asks for that is sent now. The error says that there is none to send.
+func (l *lease) asks() (terms, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isLive() {
+		asks := l.wanted
+		asks.asked = min(asks.length, l.end-now())
+		l.shortened = min(l.shortened, now()+asks.asked-asks.margin)
+		return asks, nil
+	}
+	if l.lost != nil {
+		return terms{}, l.lost
+	}
+	return terms{}, errReleased
+}
+
+// resize sets what renewals ask for from now on.
+func (l *lease) resize(length, margin time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted = terms{length: length, margin: margin}
+}
+
+// dueIn returns after which time the hold is renewed next.
+func (l *lease) dueIn() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent + l.terms.length/3 - now()
+}
+
+// renewIn has the hold renewed after so long.
+func (l *lease) renewIn(pause time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isOver && l.lost == nil {
+		l.renewal.Reset(pause)
+	}
+}
+
+// renewed notes that the server has renewed the lease, for a request that was sent at this moment with these terms.
+func (l *lease) renewed(sent time.Duration, asked terms) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sent >= l.sent && l.isLive() {
+		l.sent, l.terms, l.shortened, l.trouble, l.pause = sent, asked, never, nil, 0
+		l.watch.Reset(l.slice())
+	}
+}
+
+// notFound notes that the server does not have the hold any more.
+func (l *lease) notFound(trouble error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isEnding && l.isLive() {
+		l.lose(notFound, trouble)
+	}
+}
+
+// notRenewed notes why a renewal failed, and returns after which pause it is repeated.
+func (l *lease) notRenewed(trouble error) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.trouble == nil {
+		l.pause = firstPause
+		level := logger().Info
+		if !passes(trouble) {
+			level = logger().Warn
+		}
+		go level("the hold is not renewed, asking again", "key", l.loss.Key, "error", trouble)
+	}
+	l.trouble = trouble
+	pause := min(l.pause, l.terms.length/10)
+	l.pause = min(2*l.pause, longestPause)
+	return pause
+}
+
+// ends notes that the holder ends the hold, and returns for how long that is said: for as long as the server can know
+// it, which begins the lease anew if it is promoted.
+func (l *lease) ends() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isEnding = true
+	return l.terms.length + takeoverGrace
+}
+
+// over notes that the hold has ended, or that nobody refers to it.
+func (l *lease) over() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isOver = true
+	l.stop()
+}

@@ -1,0 +1,241 @@
+package dsync
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Options of locks, semaphores, groups and works. Each says for which of them it is; the compiler checks that.
+type (
+	// Option is for all four families.
+	Option func(*settings)
+	// LockOption is for locks.
+	LockOption interface{ forLock(*settings) }
+	// SemaphoreOption is for semaphores.
+	SemaphoreOption interface{ forSemaphore(*settings) }
+	// GroupOption is for groups.
+	GroupOption interface{ forGroup(*settings) }
+	// OnceOption is for works that are done once.
+	OnceOption interface{ forOnce(*settings) }
+
+	lockOption      func(*settings)
+	semaphoreOption func(*settings)
+	restOption      func(*settings)
+	limitOption     func(*settings)
+	onceOption      func(*settings)
+)
+
+func (o Option) forLock(s *settings)               { o(s) }
+func (o Option) forSemaphore(s *settings)          { o(s) }
+func (o Option) forGroup(s *settings)              { o(s) }
+func (o Option) forOnce(s *settings)               { o(s) }
+func (o lockOption) forLock(s *settings)           { o(s) }
+func (o semaphoreOption) forSemaphore(s *settings) { o(s) }
+func (o restOption) forLock(s *settings)           { o(s) }
+func (o restOption) forSemaphore(s *settings)      { o(s) }
+func (o limitOption) forSemaphore(s *settings)     { o(s) }
+func (o limitOption) forGroup(s *settings)         { o(s) }
+func (o onceOption) forOnce(s *settings)           { o(s) }
+
+// Lease sets how long the others wait if this process dies: 30 seconds unless set. The hold is renewed at each third of
+// it.
+func Lease(lease time.Duration) Option { return func(s *settings) { s.lease = lease } }
+
+// Wait sets how long to wait at most: without limit unless set, or until the context ends. 0 is a try, which takes two
+// seconds in all, whatever the server does.
+func Wait(wait time.Duration) Option {
+	return func(s *settings) { s.wait, s.isBounded = wait, true }
+}
+
+// Owner sets the text that INFO shows to people, at most 128 bytes: user@host:pid unless set. "" is none.
+func Owner(owner string) Option {
+	return func(s *settings) { s.owner, s.hasOwner = owner, true }
+}
+
+// Margin sets how long before the end of its lease a hold counts as lost: a tenth of the lease, at most two seconds,
+// unless set.
+func Margin(margin time.Duration) Option {
+	return func(s *settings) { s.margin, s.hasMargin = margin, true }
+}
+
+// MaxHold bounds a hold: it is lost so long after its grant at the latest, whatever is renewed.
+func MaxHold(limit time.Duration) Option {
+	return func(s *settings) { s.maxHold, s.hasMaxHold = limit, true }
+}
+
+// Replicas makes a hold one that so many replicas know: an answer that they do not confirm is no answer.
+func Replicas(replicas int) Option {
+	return func(s *settings) { s.confirm.replicas, s.hasReplicas = replicas, true }
+}
+
+// AllReplicas is [Replicas] with as many as the primary has attached when it answers, at least one.
+func AllReplicas() Option { return func(s *settings) { s.confirm.isAll = true } }
+
+// Disk makes a hold one that is synced to the disk of the primary, and to those of as many replicas as [Replicas] says.
+// The server must be a Redis from 7.2 or a Valkey, with an append-only file.
+func Disk() Option { return func(s *settings) { s.confirm.isDisk = true } }
+
+// Within sets how long a confirmation is waited for before the request is repeated: a tenth of the lease, at most 500
+// milliseconds, unless set.
+func Within(within time.Duration) Option {
+	return func(s *settings) { s.confirm.within, s.hasWithin = within, true }
+}
+
+// RetryFor sets for how long requests are repeated while nothing answers: 30 seconds unless set. Then their last error
+// is returned.
+func RetryFor(retryFor time.Duration) Option { return func(s *settings) { s.retryFor = retryFor } }
+
+// Shared takes a lock together with other shared holds.
+func Shared() LockOption { return lockOption(func(s *settings) { s.word("SHARED") }) }
+
+// MinHold sets how long after its grant a hold that ends earlier keeps its place taken: it rests.
+func MinHold(rest time.Duration) interface {
+	LockOption
+	SemaphoreOption
+} {
+	return restOption(func(s *settings) {
+		s.check(rest >= time.Millisecond, "MinHold", "1 ms or more", rest)
+		s.word("MINHOLD", millis(rest))
+	})
+}
+
+// Limit sets how many permits a semaphore has, or how many members of a group may live at a time.
+func Limit(limit int) interface {
+	SemaphoreOption
+	GroupOption
+} {
+	return limitOption(func(s *settings) {
+		s.limit = limit
+		s.count("Limit", limit)
+		s.word("LIMIT", strconv.Itoa(limit))
+	})
+}
+
+// Permits sets how many permits a hold takes: 1 unless set.
+func Permits(permits int) SemaphoreOption {
+	return semaphoreOption(func(s *settings) {
+		s.permits = permits
+		s.count("Permits", permits)
+		s.word("PERMITS", strconv.Itoa(permits))
+	})
+}
+
+// Lane names who the permits are for, at most 128 bytes: free ones go to the lane that has the fewest in use.
+func Lane(lane string) SemaphoreOption {
+	return semaphoreOption(func(s *settings) {
+		s.check(lane != "" && len(lane) <= 128, "Lane", "1 to 128 bytes", len(lane))
+		s.hasLane = true
+		s.word("LANE", lane)
+	})
+}
+
+// LaneLimit sets how many permits the lane may have in use.
+func LaneLimit(limit int) SemaphoreOption {
+	return semaphoreOption(func(s *settings) {
+		s.hasLaneLimit = true
+		s.count("LaneLimit", limit)
+		s.word("LANELIMIT", strconv.Itoa(limit))
+	})
+}
+
+// Index asks for [Hold.Index]: the lowest number from 0 that no other hold has. For holds of one permit.
+func Index() SemaphoreOption {
+	return semaphoreOption(func(s *settings) { s.hasIndex = true; s.word("INDEX") })
+}
+
+// MaxAttempts sets after how many failures the work is given up: never unless set. Then callers get a [*WorkFailed].
+func MaxAttempts(attempts int) OnceOption {
+	return onceOption(func(s *settings) {
+		s.count("MaxAttempts", attempts)
+		s.word("MAX", strconv.Itoa(attempts))
+	})
+}
+
+// RetryDelay sets for how long nobody begins again after a failure.
+func RetryDelay(delay time.Duration) OnceOption {
+	return onceOption(func(s *settings) {
+		s.check(delay >= 0, "RetryDelay", "0 or more", delay)
+		s.retryDelay = delay
+	})
+}
+
+// Keep sets how long the result is kept: as the server says unless set, a day by default. Then the work may run again.
+func Keep(keep time.Duration) OnceOption {
+	return onceOption(func(s *settings) {
+		s.check(keep >= time.Millisecond, "Keep", "1 ms or more", keep)
+		s.keep = append(s.keep, "PX", millis(keep))
+	})
+}
+
+// Forever keeps the result until the key is deleted: for what must never happen twice.
+func Forever() OnceOption {
+	return onceOption(func(s *settings) { s.keep = append(s.keep, "PERSIST") })
+}
+
+// settings are the options of one claim.
+type settings struct {
+	lease, margin, maxHold, wait, retryFor time.Duration
+	hasMargin, hasMaxHold, isBounded       bool
+	owner                                  string
+	hasOwner                               bool
+	confirm                                confirmation
+	hasReplicas, hasWithin                 bool
+	limit, permits                         int
+	hasLane, hasLaneLimit, hasIndex        bool
+	retryDelay                             time.Duration
+	// Keep is what DONE says of how long the result is kept.
+	keep []string
+	// Words are those of the request that only some families have, with OWNER.
+	words []string
+	// Err is the first option that is wrong. It is returned instead of a request.
+	err error
+}
+
+func newSettings() settings {
+	return settings{lease: 30 * time.Second, retryFor: 30 * time.Second, permits: 1}
+}
+
+func (s *settings) word(words ...string) { s.words = append(s.words, words...) }
+
+func (s *settings) check(isRight bool, option, bound string, value any) {
+	if !isRight && s.err == nil {
+		s.err = fmt.Errorf("dsync: %s is %s, not %v", option, bound, value)
+	}
+}
+
+func (s *settings) count(option string, value int) {
+	s.check(value >= 1 && value <= 1_000_000, option, "1 to 1000000", value)
+}
+
+// complete sets what depends on several options, and checks them together.
+func (s *settings) complete() {
+	s.check(s.lease >= time.Millisecond, "Lease", "1 ms or more", s.lease)
+	s.check(!s.isBounded || s.wait >= 0, "Wait", "0 or more", s.wait)
+	s.check(s.retryFor >= 0, "RetryFor", "0 or more", s.retryFor)
+	if !s.hasMargin {
+		s.margin = defaultMargin(s.lease)
+	}
+	s.check(s.margin >= 0 && s.margin < s.lease, "Margin", "0 or more, and less than the lease", s.margin)
+	s.check(!s.hasMaxHold || s.maxHold >= time.Millisecond, "MaxHold", "1 ms or more", s.maxHold)
+	s.check(!s.hasReplicas || s.confirm.replicas >= 1, "Replicas", "1 or more", s.confirm.replicas)
+	s.check(!s.hasReplicas || !s.confirm.isAll, "AllReplicas", "given instead of Replicas", "besides it")
+	s.check(!s.hasWithin || s.confirm.isWanted(), "Within", "given with Replicas, AllReplicas or Disk", s.confirm.within)
+	s.check(!s.hasWithin || s.confirm.within >= time.Millisecond, "Within", "1 ms or more", s.confirm.within)
+	if !s.hasWithin && s.confirm.isWanted() {
+		s.confirm.within = min(s.lease/10, 500*time.Millisecond)
+	}
+	s.check(!s.hasLaneLimit || s.hasLane, "LaneLimit", "given with Lane", "alone")
+	s.check(!s.hasIndex || s.permits == 1, "Permits", "1 with Index", s.permits)
+	s.check(len(s.keep) <= 2 && (len(s.keep) < 2 || s.keep[0] == "PX"), "Forever", "given instead of Keep", "besides it")
+	if !s.hasOwner {
+		s.owner = defaultOwner()
+	}
+	s.check(len(s.owner) <= longestOwner, "Owner", "at most 128 bytes", len(s.owner))
+	if s.owner != "" {
+		s.word("OWNER", s.owner)
+	}
+}
+
+// defaultMargin returns a tenth of the lease, at most two seconds.
+func defaultMargin(lease time.Duration) time.Duration { return min(lease/10, 2*time.Second) }

@@ -1,0 +1,65 @@
+package dsync
+
+import (
+	"context"
+	"math/rand"
+	"time"
+)
+
+// The pauses between two attempts double from the first to the longest.
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = time.Second
+)
+
+// never is a moment that does not come.
+const never = time.Duration(1<<63 - 1)
+
+// patience is for how long a request is repeated while nothing answers.
+type patience struct {
+	key      string
+	retryFor time.Duration
+	// Deadline is a moment of now(), or never.
+	deadline     time.Duration
+	failingSince time.Duration
+	pause        time.Duration
+}
+
+// answered notes that the server has answered, so that the next failure counts afresh.
+func (p *patience) answered() { p.failingSince, p.pause = 0, 0 }
+
+// isOver returns whether there is no time for another attempt.
+func (p *patience) isOver() bool {
+	return now() >= p.deadline || p.failingSince > 0 && now() >= p.failingSince+p.retryFor
+}
+
+// wait pauses before the next attempt. It returns the error if that does not pass, or if the time is over.
+func (p *patience) wait(ctx context.Context, err error) error {
+	if ctx.Err() != nil || !passes(err) {
+		return err
+	}
+	if p.failingSince == 0 {
+		p.failingSince, p.pause = now(), firstPause
+		logger().Info("asking again", "key", p.key, "error", err)
+	}
+	if p.isOver() {
+		return err
+	}
+	left := min(p.deadline, p.failingSince+p.retryFor) - now()
+	sleep(ctx, min(p.pause/2+time.Duration(rand.Int63n(int64(p.pause/2))), left))
+	p.pause = min(2*p.pause, longestPause)
+	if ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
+// sleep returns after so long, or when the context ends.
+func sleep(ctx context.Context, long time.Duration) {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

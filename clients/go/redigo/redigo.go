@@ -1,0 +1,104 @@
+// Package redigo makes a client of dsync of a pool of redigo: of one server, or of the primary that the pool's dial
+// function finds, by Sentinel for instance. redigo knows no clusters, and neither does this package.
+package redigo
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+
+	"dsync-client"
+	"github.com/gomodule/redigo/redis"
+)
+
+// New makes a client of a pool. It has connections of its own, which the pool's dial function opens: they are none of
+// the pool's, and its limits do not matter. The function is called for each connection, so it can ask Sentinels for the
+// primary each time. The name is what errors call the server, its address for instance.
+func New(pool *redis.Pool, name string) *dsync.Client { return dsync.NewClient(&server{pool, name}) }
+
+type server struct {
+	pool *redis.Pool
+	name string
+}
+
+var errNoDial = errors.New("redigo: the pool has neither Dial nor DialContext")
+
+func (s *server) Connect(ctx context.Context, _ string) (dsync.Conn, error) {
+	var opened redis.Conn
+	var err error
+	switch {
+	case s.pool.DialContext != nil:
+		opened, err = s.pool.DialContext(ctx)
+	case s.pool.Dial != nil:
+		opened, err = s.pool.Dial()
+	default:
+		err = dsync.Final(errNoDial)
+	}
+	if err != nil {
+		return nil, reasonOf(err)
+	}
+	return &conn{opened}, nil
+}
+
+func (s *server) Route(context.Context, string) (string, error) { return s.name, nil }
+func (s *server) LookUp(context.Context)                        {}
+
+type conn struct{ conn redis.Conn }
+
+func (c *conn) Do(commands ...[]string) ([]any, error) {
+	for _, command := range commands {
+		words := make([]any, len(command)-1)
+		for i, word := range command[1:] {
+			words[i] = word
+		}
+		if err := c.conn.Send(command[0], words...); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.conn.Flush(); err != nil {
+		return nil, err
+	}
+	replies := make([]any, 0, len(commands))
+	for range commands {
+		// 0 is no time-out: the connection is closed by who waits too long.
+		reply, err := redis.ReceiveWithTimeout(c.conn, 0)
+		var refusal redis.Error
+		if errors.As(err, &refusal) {
+			reply = refusal
+		} else if err != nil {
+			return replies, err
+		}
+		replies = append(replies, plain(reply))
+	}
+	return replies, nil
+}
+
+// plain returns a reply with texts and errors as dsync has them.
+func plain(reply any) any {
+	switch reply := reply.(type) {
+	case []byte:
+		return string(reply)
+	case redis.Error:
+		return dsync.ReplyError(reply)
+	case []any:
+		for i := range reply {
+			reply[i] = plain(reply[i])
+		}
+	}
+	return reply
+}
+
+// reasonOf returns an error of the dial function as dsync knows it: what a server replied to AUTH is final.
+func reasonOf(err error) error {
+	var refusal redis.Error
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &refusal):
+		return dsync.ReplyError(refusal)
+	case errors.As(err, &untrusted):
+		return dsync.Final(err)
+	}
+	return err
+}
+
+func (c *conn) Close() error { return c.conn.Close() }

@@ -1,0 +1,195 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// stalling is a server whose connections answer 1, but the first RENEW of the key "slow" and what comes behind it: their
+// connection is silent until it is closed.
+type stalling struct {
+	mu sync.Mutex
+	// Whether that connection is silent, and whether it was closed.
+	isSlow, isClosed bool
+	// How many renewals of a key were answered before it was closed.
+	renewed map[string]int
+}
+
+func (s *stalling) Connect(context.Context, string) (Conn, error) {
+	return &stallingConn{stalling: s, closed: make(chan struct{})}, nil
+}
+func (s *stalling) Route(context.Context, string) (string, error) { return "server", nil }
+func (s *stalling) LookUp(context.Context)                        {}
+
+func (s *stalling) count(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewed[key]
+}
+
+type stallingConn struct {
+	*stalling
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *stallingConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return nil
+}
+
+func (c *stallingConn) Do(commands ...[]string) ([]any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var replies []any
+	for _, command := range commands {
+		if command[1] == "slow" && !c.isSlow {
+			c.isSlow = true
+			c.mu.Unlock()
+			<-c.closed
+			c.mu.Lock()
+			c.isClosed = true
+			return nil, errors.New("closed")
+		}
+		if !c.isClosed {
+			c.renewed[command[1]]++
+		}
+		replies = append(replies, int64(1))
+	}
+	return replies, nil
+}
+
+func held(client *Client, key string, lease time.Duration) *Hold {
+	lock := NewLock(client, key, Lease(lease))
+	r := request{family: locks, key: key, token: newToken(), lease: lease}
+	return newHold(&lock.claim, r, answer{fence: 7}, now())
+}
+
+func TestSilentConnectionDelaysNoOtherRenewal(t *testing.T) {
+	s := &stalling{renewed: map[string]int{}}
+	client := NewClient(s)
+	slow := held(client, "slow", time.Minute)
+	heard := make(chan error, 1)
+	go func() { heard <- slow.Renew(context.Background(), 0) }()
+	for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		isSlow := s.isSlow
+		s.mu.Unlock()
+		if isSlow {
+			break
+		}
+	}
+	other := held(client, "other", time.Minute)
+	if err := other.Renew(context.Background(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-heard; err == nil || !strings.Contains(err.Error(), "no answer within") {
+		t.Fatal(err)
+	}
+	if s.count("other") != 1 || slow.Err() != nil {
+		t.Fatal("it has waited for the silent connection", s.count("other"), slow.Err())
+	}
+}
+
+func TestRenewalsThatAreDueGoInOneWrite(t *testing.T) {
+	s := &script{answers: [][]any{{int64(1), int64(0), ReplyError("LOADING")}}}
+	line := NewClient(s).line(lineKey{route: "server"})
+	var due []renewal
+	for _, key := range []string{"a", "b", "c"} {
+		due = append(due, renewal{grip: held(line.client, key, time.Minute).grip})
+	}
+	line.renew(due)
+	if len(s.asked) != 1 || strings.Count(s.asked[0], "DLOCK.RENEW") != 3 {
+		t.Fatal(s.asked)
+	}
+	for i, lost := range []bool{false, true, false} {
+		if err := due[i].Err(); errors.Is(err, ErrHoldLost) != lost {
+			t.Error(i, err)
+		}
+	}
+}
+
+// asked plays a request at a server that answers so.
+func asked(t *testing.T, c *claim, delay time.Duration, answers ...[]any) (string, *Hold, error) {
+	t.Helper()
+	s := &script{answers: answers, delay: delay}
+	c.client = NewClient(s)
+	hold, _, err := c.ask(context.Background())
+	if hold != nil {
+		hold.lease.over() // It is not renewed.
+	}
+	var lines []string
+	for _, line := range s.asked {
+		words := strings.Fields(line)
+		lines = append(lines, words[0])
+		if last := words[len(words)-2]; last == "QUEUE" || last == "BLOCK" {
+			lines[len(lines)-1] += " " + last
+		}
+	}
+	return strings.Join(lines, ", "), hold, err
+}
+
+func TestStatesOfARequest(t *testing.T) {
+	grant, place := []any{"t", int64(7)}, []any{"WAITING", int64(1), "channel"}
+	lock := func(options ...LockOption) *claim {
+		return &NewLock(nil, "k", append(options, Owner(""))...).claim
+	}
+	for _, row := range []struct {
+		name    string
+		claim   *claim
+		delay   time.Duration
+		answers [][]any
+		asked   string
+		isHeld  bool
+	}{
+		{"granted at once", lock(), 0, [][]any{{grant}}, "DLOCK.ACQUIRE QUEUE", true},
+		{"a turn", lock(), 0, [][]any{{place}, {nil}, {grant}},
+			"DLOCK.ACQUIRE QUEUE, DLOCK.ACQUIRE BLOCK, DLOCK.ACQUIRE BLOCK", true},
+		{"an old grant is renewed", lock(Lease(time.Second)), 150 * time.Millisecond,
+			[][]any{{grant}, {int64(1)}}, "DLOCK.ACQUIRE QUEUE, DLOCK.RENEW", true},
+		{"one that has ended is asked for anew", lock(Lease(time.Second)), 150 * time.Millisecond,
+			[][]any{{grant}, {int64(0)}, {grant}, {int64(1)}},
+			"DLOCK.ACQUIRE QUEUE, DLOCK.RENEW, DLOCK.ACQUIRE QUEUE, DLOCK.RENEW", true},
+		{"a passing answer", lock(), 0, [][]any{{place}, {ReplyError("READONLY")}, {grant}},
+			"DLOCK.ACQUIRE QUEUE, DLOCK.ACQUIRE BLOCK, DLOCK.ACQUIRE QUEUE", true},
+		{"a final one", lock(), 0, [][]any{{ReplyError("ERR")}, {int64(0)}, {int64(0)}},
+			"DLOCK.ACQUIRE QUEUE, DLOCK.RELEASE, DLOCK.RELEASE", false},
+		{"a refused try", lock(Wait(0)), 0, [][]any{{nil}, {nil}}, "DLOCK.ACQUIRE, DLOCK.INFO", false},
+		{"not confirmed", lock(Replicas(1), Wait(0)), 0, [][]any{{grant, int64(0)}, {grant, int64(1)}},
+			"DLOCK.ACQUIRE, DLOCK.ACQUIRE", true},
+	} {
+		asked, hold, err := asked(t, row.claim, row.delay, row.answers...)
+		if row.claim.confirm.isWanted() {
+			asked = strings.ReplaceAll(asked, " | WAIT 1 500", "")
+		}
+		if asked != row.asked || (hold != nil) != row.isHeld || (err == nil) != row.isHeld {
+			t.Error(row.name, asked, hold, err)
+		}
+	}
+}
+
+func TestDeadlineOfTheContextTellsWhatIsNotConfirmed(t *testing.T) {
+	s := &script{delay: 20 * time.Millisecond}
+	for i := 0; i < 50; i++ {
+		s.answers = append(s.answers, []any{[]any{"t", int64(7)}, int64(0)})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err := NewLock(NewClient(s), "k", Replicas(1)).Acquire(ctx)
+	if !isNotConfirmed(err) || !strings.Contains(s.asked[len(s.asked)-1], "RELEASE") {
+		t.Fatal(err, s.asked)
+	}
+}
+
+func TestContextThatHasEndedSendsNothing(t *testing.T) {
+	s := &script{}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := NewLock(NewClient(s), "k").Acquire(ctx); !errors.Is(err, context.Canceled) || len(s.asked) > 0 {
+		t.Fatal(err, s.asked)
+	}
+}

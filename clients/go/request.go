@@ -1,0 +1,93 @@
+package dsync
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// How long the server keeps a place in the queue from the last sign of life, and a request waits in one BLOCK.
+const (
+	keptFor      = 5 * time.Second
+	longestBlock = 3 * time.Second
+)
+
+const longestOwner = 128
+
+// family is what differs between the commands of the families.
+type family struct{ prefix, ask string }
+
+var (
+	locks      = family{"DLOCK", "ACQUIRE"}
+	semaphores = family{"DSEM", "ACQUIRE"}
+	groups     = family{"DWG", "ADD"}
+	works      = family{"DONCE", "BEGIN"}
+)
+
+func (f family) command(verb, key string, words ...string) []string {
+	return append([]string{f.prefix + "." + verb, key}, words...)
+}
+
+// request is one wish for a hold. Its token makes it safe to send it any number of times.
+type request struct {
+	family family
+	key    string
+	token  string
+	lease  time.Duration
+	// Words are what only this family and these options have, with OWNER.
+	words []string
+}
+
+// command returns the request, with BLOCK or QUEUE if it is to wait.
+func (r *request) command(waiting ...string) []string {
+	words := r.family.command(r.family.ask, r.key, "TOKEN", r.token, "PX", millis(r.lease))
+	return append(append(words, r.words...), waiting...)
+}
+
+// verb returns RELEASE, DONE or another command for the hold of the request.
+func (r *request) verb(verb string, words ...string) []string {
+	return r.family.command(verb, r.key, append([]string{r.token}, words...)...)
+}
+
+func (r *request) renewal(lease time.Duration) []string { return r.verb("RENEW", "PX", millis(lease)) }
+
+func newToken() string {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		panic("dsync: the system has no random numbers: " + err.Error())
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// millis returns whole milliseconds, at least one: for BLOCK zero means without limit.
+func millis(time time.Duration) string { return strconv.FormatInt(max(1, time.Milliseconds()), 10) }
+
+// defaultOwner returns user@host:pid, for the people who read INFO. A long name of a host is cut at its end.
+func defaultOwner() string {
+	uid := strconv.Itoa(os.Geteuid())
+	name := uid
+	if found, err := user.LookupId(uid); err == nil {
+		name = found.Username
+	} else if found, err := user.Current(); err == nil && os.Geteuid() < 0 {
+		name = found.Username // Windows has no number.
+	}
+	host, _ := os.Hostname()
+	process := ":" + strconv.Itoa(os.Getpid())
+	return cut(name+"@"+host, longestOwner-len(process)) + process
+}
+
+// cut returns as much of the beginning as fits into so many bytes, and is whole characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}

@@ -1,0 +1,213 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The rules that need no server.
+
+func TestRequestsAreSpelledAsTheGrammarSays(t *testing.T) {
+	s := newSettings()
+	for _, option := range []SemaphoreOption{Limit(5), Lease(3 * time.Second), Owner("web-1"), MinHold(time.Second), Lane("a")} {
+		option.forSemaphore(&s)
+	}
+	c := newClaim(nil, semaphores, "k", s)
+	r := request{family: c.family, key: c.key, token: "t", lease: c.lease, words: c.words}
+	for want, got := range map[string][]string{
+		"DSEM.ACQUIRE k TOKEN t PX 3000 LIMIT 5 MINHOLD 1000 LANE a OWNER web-1 QUEUE 5000": r.command("QUEUE", "5000"),
+		"DSEM.RENEW k t PX 1":        r.renewal(time.Microsecond),
+		"DSEM.RELEASE k t":           r.verb(release),
+		"DONCE.BEGIN w TOKEN u PX 1": (&request{family: works, key: "w", token: "u"}).command(),
+	} {
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q, not %q", strings.Join(got, " "), want)
+		}
+	}
+	if first, second := newToken(), newToken(); first == second || len(first) != 36 || first[14] != '4' {
+		t.Error(first, second)
+	}
+}
+
+func TestRepliesAreReadByTheirShape(t *testing.T) {
+	grant := answer{kind: granted, fence: 7, attempt: 1, index: -1}
+	indexed, run := grant, grant
+	indexed.index, run.attempt = 0, 2
+	for _, row := range []struct {
+		reply any
+		want  answer
+	}{
+		{nil, answer{}},
+		{[]any{"t", int64(7)}, grant},
+		{[]any{"WAITING", int64(7)}, grant}, // A caller's own token.
+		{[]any{"WAITING", int64(7), int64(0)}, indexed},
+		{[]any{"WAITING", int64(3), "dsync:{k}:9"}, answer{kind: waiting}},
+		{[]any{"RUN", "t", int64(7), int64(2)}, run},
+		{[]any{"DONE", "r", int64(1)}, answer{kind: done, text: "r", attempt: 1}},
+		{[]any{"DONE", nil, int64(1)}, answer{kind: done, attempt: 1}},
+		{[]any{"FAILED", "why", int64(2)}, answer{kind: failed, text: "why", attempt: 2}},
+	} {
+		if got, err := readAnswer(row.reply); err != nil || got != row.want {
+			t.Error(row.reply, got, err)
+		}
+	}
+	for _, reply := range []any{int64(1), "OK", []any{}, []any{"NEW", "a", "b"}, []any{"RUN", "t", int64(1), int64(1), int64(1)}} {
+		if _, err := readAnswer(reply); err == nil || passes(err) {
+			t.Error(reply, err)
+		}
+	}
+}
+
+func TestWhichAnswersPass(t *testing.T) {
+	for code := range passing {
+		if err := fmt.Errorf("at x: %w", ReplyError(code+" 1 127.0.0.1:7000")); !passes(err) {
+			t.Error(code)
+		}
+	}
+	for _, err := range []error{io.EOF, os.ErrDeadlineExceeded, &NotConfirmed{}, errors.New("no sentinel answers")} {
+		if !passes(err) {
+			t.Error(err)
+		}
+	}
+	for _, final := range []error{
+		ReplyError("UNBLOCKED released: RELEASE with the token of this request has withdrawn it"),
+		ReplyError("UNBLOCKED superseded: the same token asked again"),
+		ReplyError("NOPERM"), ReplyError("WRONGPASS"), ReplyError("WRONGTYPE"), ReplyError("ERR syntax"), Final(io.EOF),
+	} {
+		if passes(final) {
+			t.Error(final)
+		}
+	}
+}
+
+func TestTextsOfOthersAreEscaped(t *testing.T) {
+	holder := Holder{Owner: "we\x1b[2J\u202e\u200bb-1 it's \"m\u00fcller\""}
+	shown := (&NotAcquired{Key: "jo\x07bs", Holders: []Holder{holder, holder}, State: "paused"}).Error()
+	if strings.ContainsAny(shown, "\x1b\x07\u202e\u200b") || !strings.Contains(shown, `it's "müller" (fence 0`) {
+		t.Error(shown)
+	}
+	if owner := cut(strings.Repeat("ü", 100), 5); owner != "üü" {
+		t.Error(owner)
+	}
+	if owner := defaultOwner(); !strings.HasSuffix(owner, fmt.Sprintf(":%d", os.Getpid())) || len(owner) > longestOwner {
+		t.Error(owner)
+	}
+}
+
+func TestClockGoesOnWhileTheMachineIsSuspended(t *testing.T) {
+	var boot, idle float64
+	if uptime, err := os.ReadFile("/proc/uptime"); err == nil {
+		fmt.Sscan(string(uptime), &boot, &idle)
+		if difference := now().Seconds() - boot; difference < -1 || difference > 60 {
+			t.Error(difference)
+		}
+	}
+	at := time.Now()
+	both := bothClocks{read: func() time.Time { return at }}
+	start := both.now()
+	at = at.Add(time.Second)
+	if passed := both.now() - start; passed != time.Second {
+		t.Error(passed)
+	}
+	// Only the wall clock has gone on; what has no monotonic clock counts by it.
+	at = at.Round(0).Add(time.Minute)
+	if passed := both.now() - start; passed != 61*time.Second {
+		t.Error(passed)
+	}
+	at = at.Add(-time.Hour)
+	if passed := both.now() - start; passed != 61*time.Second {
+		t.Error("a step back counts", passed)
+	}
+}
+
+func leaseOf(t *testing.T, ago time.Duration, options ...Option) *lease {
+	s := newSettings()
+	for _, option := range options {
+		option(&s)
+	}
+	if s.complete(); s.err != nil {
+		t.Fatal(s.err)
+	}
+	l := newLease(&s, now()-ago, HoldLost{Key: "k", Fence: 7})
+	l.watch, l.renewal = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	return l
+}
+
+func TestHoldThatMayBeOverIsNeverHeldAgain(t *testing.T) {
+	for ago, isHeld := range map[time.Duration]bool{0: true, 26 * time.Second: true, 28 * time.Second: false, 40 * time.Second: false} {
+		if left, lost := leaseOf(t, ago).left(); (left > 0) != isHeld || (lost == nil) != isHeld {
+			t.Error(ago, left, lost)
+		}
+	}
+	l := leaseOf(t, 29*time.Second)
+	asks := l.wanted
+	l.notRenewed(io.EOF)
+	l.renewed(now(), asks)
+	if left, lost := l.left(); left != 0 || !errors.Is(lost, ErrHoldLost) || !errors.Is(context.Cause(l.context), io.EOF) {
+		t.Error("a late answer brings it back", left, lost)
+	}
+	l = leaseOf(t, 0)
+	l.ends()
+	l.notFound(nil)
+	if _, lost := l.left(); lost != nil {
+		t.Error("the renewal has overtaken the answer to the release", lost)
+	}
+	l.over()
+	if left, lost := l.left(); left != 0 || lost != nil {
+		t.Error(left, lost)
+	}
+}
+
+func TestRenewalsAskForWhatIsLeftOfMaxHold(t *testing.T) {
+	l := leaseOf(t, 25*time.Second, MaxHold(40*time.Second))
+	asks, err := l.asks()
+	if err != nil || asks.asked > 15*time.Second || asks.asked < 14*time.Second || asks.length != 30*time.Second {
+		t.Error(asks, err)
+	}
+	l = leaseOf(t, 20*time.Second, MaxHold(10*time.Second))
+	if _, err := l.asks(); err == nil || !strings.Contains(err.Error(), "MaxHold") {
+		t.Error(err)
+	}
+}
+
+func TestRenewalWithoutAnAnswerMayHaveShortenedTheLease(t *testing.T) {
+	l := leaseOf(t, 0, Lease(time.Hour))
+	l.resize(time.Minute, time.Second)
+	asks, err := l.asks()
+	if left, _ := l.left(); err != nil || left > time.Minute {
+		t.Error(left, err)
+	}
+	l.renewed(now(), asks)
+	l.resize(time.Hour, time.Second)
+	if asks, _ = l.asks(); asks.asked != time.Hour {
+		t.Error(asks)
+	}
+	if left, _ := l.left(); left > time.Minute {
+		t.Error("longer before that is answered", left)
+	}
+}
+
+func TestResultsAreStoredAsTheirTypeSays(t *testing.T) {
+	if stored, err := encode(map[string]int{"a": 1}); err != nil || stored != `{"a":1}` {
+		t.Error(stored, err)
+	}
+	if stored, _ := encode([]byte{0, 255}); stored != "\x00\xff" {
+		t.Error(stored)
+	}
+	if result, err := decode[map[string]int](`{"a":1}`); err != nil || !reflect.DeepEqual(result, map[string]int{"a": 1}) {
+		t.Error(result, err)
+	}
+	if result, err := decode[int](""); err != nil || result != 0 {
+		t.Error(result, err)
+	}
+	if result, _ := decode[string](`"quoted"`); result != `"quoted"` {
+		t.Error(result)
+	}
+}

@@ -1,0 +1,90 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// Server is where the keys are: one server, the primary that Sentinel names, or a cluster. Packages goredis and redigo
+// have one for their library.
+type Server interface {
+	// Connect opens a connection to the server that has the key now, which nobody else uses.
+	Connect(ctx context.Context, key string) (Conn, error)
+
+	// Route names the server that has the key, as far as that is known: requests of the same route may share a
+	// connection.
+	Route(ctx context.Context, key string) (string, error)
+
+	// LookUp makes known that a server was not the right one, or has not answered: another one may have the key.
+	LookUp(ctx context.Context)
+}
+
+// Conn is a connection to one server, which speaks RESP2. It has no time-outs: who waits too long closes it.
+type Conn interface {
+	// Do sends the commands in one write, and returns their replies: nil, int64, string, []any or ReplyError. With an
+	// error it returns the replies that have come before it.
+	Do(commands ...[]string) ([]any, error)
+
+	// Close ends the connection, and the Do that another goroutine is in.
+	Close() error
+}
+
+// ReplyError is an error that a server has replied, as "READONLY You can't write against a read only replica."
+type ReplyError string
+
+func (e ReplyError) Error() string { return string(e) }
+
+func (e ReplyError) code() string {
+	code, _, _ := strings.Cut(string(e), " ")
+	return code
+}
+
+// The replies of a server that cannot serve now: another attempt, perhaps at another server, can succeed. True are
+// those that speak of a role or a slot.
+var passing = map[string]bool{
+	"UNBLOCKED": true, "READONLY": true, "MOVED": true, "ASK": true, "CLUSTERDOWN": true, "MASTERDOWN": true,
+	"TRYAGAIN": false, "LOADING": false, "NOREPLICAS": false, "MISCONF": false, "BUSY": false, "OOM": false,
+}
+
+// What UNBLOCKED says of a request that is over: it was withdrawn, or its token is used by another one, or it waited
+// for a group that is gone.
+var over = []string{"UNBLOCKED released", "UNBLOCKED superseded", "UNBLOCKED the group was removed"}
+
+// passes returns whether another attempt can succeed after this error. Whether the caller has given up is asked before.
+func passes(err error) bool {
+	var reply ReplyError
+	if !errors.As(err, &reply) {
+		var final *finalError
+		return !errors.As(err, &final)
+	}
+	for _, beginning := range over {
+		if strings.HasPrefix(string(reply), beginning) {
+			return false
+		}
+	}
+	_, passes := passing[reply.code()]
+	return passes
+}
+
+// speaksOfAnother returns whether another server may have the key, after this error that passes.
+func speaksOfAnother(err error) bool {
+	var reply ReplyError
+	return !errors.As(err, &reply) || passing[reply.code()]
+}
+
+// tellsTheEnd returns whether this answer to RENEW, RELEASE, DONE or FAIL says that the hold is over: the key has a
+// value of another type.
+func tellsTheEnd(err error) bool {
+	var reply ReplyError
+	return errors.As(err, &reply) && reply.code() == "WRONGTYPE"
+}
+
+// finalError is an error without a reply that no repetition mends.
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }
+
+// Final marks an error of [Server.Connect] or [Conn.Do] as one that no repetition mends: a certificate that is not
+// trusted, an answer that is not understood. All others are repeated, but a [ReplyError] as it says.
+func Final(err error) error { return &finalError{err} }
