@@ -2,7 +2,7 @@
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use crate::failure::{Failure, Result, Status};
+use crate::failure::{Result, usage};
 use crate::text::plain;
 
 const SENTINEL_PORT: u16 = 26379;
@@ -117,13 +117,10 @@ pub fn list(addresses: &[ConnectionAddr]) -> String {
     addresses.join(", ")
 }
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::new(Status::Usage, message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Status;
 
     #[test]
     fn nodes_without_a_host_are_at_the_host_that_was_asked() {

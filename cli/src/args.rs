@@ -1,5 +1,6 @@
 //! The command line: every option, its bounds and its help. What the options mean is carried out elsewhere.
 
+mod keys;
 mod server;
 
 use std::ffi::OsString;
@@ -8,6 +9,8 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 
 use crate::duration;
+use keys::key;
+pub use keys::{Group, Info, Once, Pause, Resume, Token, Type};
 pub use server::Server;
 
 const AFTER: &str = "\
@@ -15,8 +18,11 @@ The server is a Redis or Valkey server that has loaded the dsync module. Its opt
 it. Durations are written like 500ms, 90 (seconds), 5m, 1h30m or 7d.
 
 Environment:
-  REDIS_URL       where the server is, without --url
-  REDISCLI_AUTH   the password, if neither an option nor the URL has one";
+  DSYNC_URL       where the server is, without --url, --sentinel and --profile
+  DSYNC_PROFILE   its name in ~/.config/dsync.toml, without these and DSYNC_URL
+  REDIS_URL       where it is, without all of these
+  REDISCLI_AUTH   the password, if neither an option nor the URL nor the profile has one
+  NO_COLOR        no colours and bold letters, also on a terminal";
 
 /// Run commands under locks of a Redis or Valkey server, and see who holds them
 #[derive(Parser, Debug)]
@@ -31,8 +37,15 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Run(Box<Run>),
+    Info(Info),
     Ls(Ls),
     Revoke(Revoke),
+    Pause(Pause),
+    Resume(Resume),
+    #[command(subcommand)]
+    Once(Once),
+    #[command(subcommand)]
+    Group(Group),
     Log(Log),
     Top(Top),
     /// Print the completion script of a shell: source <(dsync completions bash)
@@ -41,12 +54,17 @@ pub enum Command {
     },
 }
 
-// `requires` would not do: clap waives it where the required option conflicts with a given one, as the keys do.
-const NOT_LOCK: [&str; 3] = ["semaphore", "once", "group"];
-const NOT_SEMAPHORE: [&str; 3] = ["lock", "once", "group"];
+// `requires` alone would not do: clap waives it where the required option conflicts with a given one, as the keys do.
+const NOT_HELD: [&str; 2] = ["once", "group"];
 const NOT_ONCE: [&str; 3] = ["lock", "semaphore", "group"];
 
 const RUN_AFTER: &str = "\
+Examples:
+  dsync run --lock nightly --lease 60s ./job.sh
+  dsync run --semaphore api --limit 5 --wait 5m ./call.sh
+  dsync run --once report:7 --max 3 --delay 1m ./report.sh
+  dsync run --lock customer:7 --lock invoice:9 --try ./pay.sh
+
 Exit status:
   the command's own, or 128 + N if signal N ended it
    64  the command line is wrong
@@ -62,8 +80,9 @@ Exit status:
 With --once, 0 also says that the work was done already.
 
 The command's environment has DSYNC_FENCE, the number of the hold, which only grows: let what the command writes to refuse \
-a lower one than it has seen. With --once, DSYNC_ATTEMPT is the number of the attempt, from 1; with --index, DSYNC_INDEX is \
-the index of the hold, from 0. REDIS_URL and REDISCLI_AUTH are inherited unless --hide-server is given.
+a lower one than it has seen; of several keys, the numbers of the locks and then of the semaphores with commas between \
+them. With --once, DSYNC_ATTEMPT is the number of the attempt, from 1; with --index, DSYNC_INDEX is \
+the index of the hold, from 0. DSYNC_URL, REDIS_URL and REDISCLI_AUTH are inherited unless --hide-server is given.
 
 A request that waits has a place that the server keeps for 5 s after it last heard of it, so the death of a waiter (kill -9) \
 costs the next in line 5 s at most. When the command has ended and the server does not answer, dsync goes on telling it the \
@@ -76,37 +95,37 @@ end of the hold for the lease and 5 s (at most 35 s where no success is to be to
 /// or somebody revoked it, the command and all that descends from it get SIGTERM, and SIGKILL before the lease has run
 /// out by this machine's clock.
 #[derive(Args, Debug)]
-#[command(after_help = RUN_AFTER, group = ArgGroup::new("what").required(true).args(["lock", "semaphore", "once", "group"]))]
+#[command(after_help = RUN_AFTER, group = ArgGroup::new("what").required(true).multiple(true).args(["lock", "semaphore", "once", "group"]))]
 pub struct Run {
-    /// Hold the lock KEY
-    #[arg(long, value_name = "KEY", value_parser = key)]
-    pub lock: Option<String>,
-    /// Share the lock with others who say --shared
-    #[arg(long, conflicts_with_all = NOT_LOCK)]
+    /// Hold the lock KEY. Locks and semaphores may be given several times: all are held, or none
+    #[arg(long, value_name = "KEY", value_parser = key, conflicts_with_all = NOT_HELD)]
+    pub lock: Vec<String>,
+    /// Share the locks with others who say --shared
+    #[arg(long, requires = "lock", conflicts_with_all = NOT_HELD)]
     pub shared: bool,
     /// Hold permits of the semaphore KEY
-    #[arg(long, value_name = "KEY", value_parser = key)]
-    pub semaphore: Option<String>,
+    #[arg(long, value_name = "KEY", value_parser = key, conflicts_with_all = NOT_HELD)]
+    pub semaphore: Vec<String>,
     /// How many permits there are, or members of a group at a time (1 to 1000000) [default: the limit in force]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["lock", "once"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with = "once")]
     pub limit: Option<u32>,
     /// How many permits to take (1 to 1000000) [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = NOT_SEMAPHORE)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "semaphore", conflicts_with_all = NOT_HELD)]
     pub permits: Option<u32>,
     /// Stand in this lane (1 to 128 bytes): free permits go to the lane that has the fewest in use
-    #[arg(long, value_name = "TEXT", value_parser = lane, conflicts_with_all = NOT_SEMAPHORE)]
+    #[arg(long, value_name = "TEXT", value_parser = lane, requires = "semaphore", conflicts_with_all = NOT_HELD)]
     pub lane: Option<String>,
     /// How many permits the lane may have in use (1 to 1000000) [default: no bound of its own]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "lane", conflicts_with_all = NOT_SEMAPHORE)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "lane", conflicts_with_all = NOT_HELD)]
     pub lane_limit: Option<u32>,
     /// Take the lowest number from 0 that no other holder of the semaphore has, as DSYNC_INDEX; for one permit
-    #[arg(long, conflicts_with = "permits", conflicts_with_all = NOT_SEMAPHORE)]
+    #[arg(long, conflicts_with = "permits", requires = "semaphore", conflicts_with_all = NOT_HELD)]
     pub index: bool,
     /// How long the lock or the permits stay taken from the grant on, also if the command ends earlier (1ms to 30d)
     #[arg(long, value_name = "TIME", value_parser = min_hold, conflicts_with_all = ["once", "group"])]
     pub min_hold: Option<Duration>,
     /// Do the work KEY once: exit status 0 is done, any other a failed attempt; done already is success
-    #[arg(long, value_name = "KEY", value_parser = key)]
+    #[arg(long, value_name = "KEY", value_parser = key, conflicts_with = "group")]
     pub once: Option<String>,
     /// How many attempts there may be in all, whoever makes them (1 to 1000000) [default: no bound]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = NOT_ONCE)]
@@ -136,6 +155,11 @@ pub struct Run {
     /// Wait at most so long [default: without limit]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub wait: Option<Duration>,
+    /// The hold is lost so long after its grant at the latest, however often it is renewed
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
+    pub max_hold: Option<Duration>,
+    #[command(flatten)]
+    pub confirm: Confirm,
     /// Who holds, for others to read (at most 128 bytes) [default: USER@HOST:PID]
     #[arg(long, value_name = "TEXT", value_parser = owner)]
     pub owner: Option<String>,
@@ -157,9 +181,75 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
+impl Run {
+    /// Returns what is wrong with the keys and the options for them, if anything is. Each option is for all keys that take
+    /// it; what depends on the semaphore is for one.
+    pub fn check(&self) -> Result<(), String> {
+        for (option, keys) in [("--lock", &self.lock), ("--semaphore", &self.semaphore)] {
+            let mut sorted: Vec<_> = keys.iter().collect();
+            sorted.sort();
+            if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(format!("{option} {} is given twice", twice[0]));
+            }
+        }
+        if let Some(both) = self.lock.iter().find(|key| self.semaphore.contains(key)) {
+            return Err(format!("{both} can be a lock or a semaphore, not both"));
+        }
+        if self.limit.is_some() && self.semaphore.is_empty() && self.group.is_none() {
+            return Err("--limit is for --semaphore and --group".into());
+        }
+        let of_one = [
+            ("--limit", self.limit.is_some()),
+            ("--permits", self.permits.is_some()),
+            ("--lane", self.lane.is_some()),
+            ("--index", self.index),
+        ];
+        match of_one.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) if self.semaphore.len() > 1 => Err(format!(
+                "{option} is for one semaphore, and there are {}; without --limit the one in force counts",
+                self.semaphore.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Who has to know of a grant, of a renewal, and that the work is done, before it counts.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Confirm {
+    /// Run the command only while so many replicas (1 to 1000000), or all that there are, have confirmed the hold
+    #[arg(long, value_name = "N|all", value_parser = replicas)]
+    pub replicas: Option<Replicas>,
+    /// Run it only while the hold is on the disk of the server, and of the replicas; Redis 7.2 or Valkey, with an AOF
+    #[arg(long)]
+    pub disk: bool,
+    /// How long a confirmation may take until it is asked for again, at most the lease [default: a tenth of the lease, at
+    /// most 500ms]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
+    pub within: Option<Duration>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replicas {
+    Count(u32),
+    All,
+}
+
 /// List the holds: who holds what, since when, and how long the lease still is
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  dsync ls\n  dsync ls 'job:*' --older-than 1h\n  dsync ls --owner 'web-*' --json"
+)]
 pub struct Ls {
+    /// Only keys that fit the pattern (*, ?, [a-z])
+    #[arg(value_name = "KEY-PATTERN")]
+    pub pattern: Option<String>,
+    /// Only keys of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    pub family: Option<Type>,
+    /// Only what has been held for so long
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub older_than: Option<Duration>,
     /// Only holds whose owner fits the pattern (*, ?, [a-z])
     #[arg(long, value_name = "PATTERN")]
     pub owner: Option<String>,
@@ -174,6 +264,9 @@ pub struct Ls {
 /// lists of `dsync ls` and `dsync top`. A waiter that keeps its place with QUEUE is withdrawn by the number of its
 /// place.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  dsync revoke nightly 1795362937611227\n  dsync revoke --owner 'web-3*'"
+)]
 pub struct Revoke {
     /// The key that is held
     #[arg(
@@ -190,10 +283,14 @@ pub struct Revoke {
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Show the last holds that ended without their holder: lapses, revocations, removed keys
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  dsync log\n  dsync log --follow --json | jq .key")]
 pub struct Log {
     /// How many rows of each server (1 to 5000)
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=5000))]
@@ -208,6 +305,10 @@ pub struct Log {
 
 /// Watch what is contended: who holds, who waits, rates and wait times
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Keys of the live view:\n  s sorts, / filters by a pattern, Enter looks into a key and r revokes one of its holds after a \
+                  question\n\nExamples:\n  dsync top\n  dsync top --once\n  dsync top --json --interval 10s"
+)]
 pub struct Top {
     /// Measure for one interval, print and end
     #[arg(long)]
@@ -223,13 +324,6 @@ pub struct Top {
     pub count: u32,
 }
 
-fn key(text: &str) -> Result<String, String> {
-    match text {
-        "" => Err("must not be empty".into()),
-        _ => Ok(text.into()),
-    }
-}
-
 fn owner(text: &str) -> Result<String, String> {
     match text.len() {
         0..=128 => Ok(text.into()),
@@ -241,6 +335,14 @@ fn lane(text: &str) -> Result<String, String> {
     match text.len() {
         1..=128 => Ok(text.into()),
         other => Err(format!("must have 1 to 128 bytes, not {other}")),
+    }
+}
+
+fn replicas(text: &str) -> Result<Replicas, String> {
+    match text.parse() {
+        _ if text == "all" => Ok(Replicas::All),
+        Ok(count @ 1..=1_000_000) => Ok(Replicas::Count(count)),
+        _ => Err("must be 1 to 1000000, or all".into()),
     }
 }
 
@@ -340,11 +442,24 @@ mod tests {
             "--lock a --try --wait 5m",
             "--lock a --lease 0.9s",
             "--lock a --lease 2d",
+            "--lock a --replicas 0",
+            "--lock a --replicas every",
+            "--lock a --max-hold 0",
+            "--lock a --lock a",
+            "--lock a --semaphore b --semaphore a",
+            "--lock a --group b",
+            "--semaphore a --once b",
+            "--semaphore a --shared",
+            "--once a --shared",
+            "--semaphore a --semaphore b --limit 5",
+            "--semaphore a --semaphore b --index",
         ] {
-            assert!(
-                parse(&format!("dsync run {options} -- true")).is_err(),
-                "{options}"
-            );
+            let line = format!("dsync run {options} -- true");
+            let refused = match parse(&line).map(|cli| cli.command) {
+                Ok(Command::Run(run)) => run.check().is_err(),
+                _ => true,
+            };
+            assert!(refused, "{options}");
         }
         for options in [
             "--lock a --shared --try",
@@ -355,9 +470,13 @@ mod tests {
             "--once a --max 3 --delay 1s --keep 7d",
             "--once a --forever",
             "--group a --limit 3 --lease 60",
+            "--lock a --lock b --semaphore c --limit 5 --shared --min-hold 1s",
+            "--semaphore a --semaphore b --try",
+            "--lock a --replicas 2 --within 200ms --max-hold 1h",
+            "--once a --replicas all --disk",
         ] {
             assert!(
-                parse(&format!("dsync run {options} -- true")).is_ok(),
+                run(&format!("dsync run {options} -- true")).check().is_ok(),
                 "{options}"
             );
         }

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Status};
 use crate::servers::Peer;
 use crate::text::plain;
 
-const LOG_IN: &str = "Give user and password in REDIS_URL or with --user and --password-file, or the password in \
+const LOG_IN: &str = "Give user and password in DSYNC_URL or with --user and --password-file, or the password in \
                       REDISCLI_AUTH.";
 
 impl Failure {
@@ -124,6 +124,8 @@ fn unknown_command(peer: &Peer, detail: &str) -> Failure {
             "{peer}: this server has not loaded the dsync module, or an old version of it: it does not know {command}\n\
              Load the module with a line `loadmodule FILE` in the server's configuration, or give another --url."
         )
+    } else if command == "WAITAOF" {
+        format!("{peer}: --disk needs WAITAOF, which this server lacks: Redis has it from 7.2 on")
     } else {
         format!("{peer}: this server does not know the command {command}")
     };
@@ -165,7 +167,7 @@ fn of_connection(peer: &Peer, error: &RedisError) -> Failure {
     } else {
         (
             plain(error),
-            "Is this the right address? Give it with --url or REDIS_URL.",
+            "Is this the right address? Give it with --url, --profile or DSYNC_URL.",
         )
     };
     Failure::new(Status::Unreachable, format!("{peer}: {what}\n{advice}"))

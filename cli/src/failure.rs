@@ -74,6 +74,11 @@ impl Failure {
     }
 }
 
+/// Of a wrong command line, or of what stands in for it.
+pub fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(Status::Usage, message)
+}
+
 impl From<std::io::Error> for Failure {
     /// Of this machine, not of the connection: stdout that cannot be written, a terminal that went away.
     fn from(error: std::io::Error) -> Failure {

@@ -18,6 +18,26 @@ use crate::failure::Result;
 const NAME: &str = "generate";
 const FOLDER: &str = "folder";
 
+/// What the library's script for bash, unlike those for zsh and fish, does not know: behind `--` stands a command.
+const BEHIND_DASHES: &str = r#"
+_dsync_or_command() {
+    local at
+    for ((at = 1; at < COMP_CWORD; at++)); do
+        if [[ ${COMP_WORDS[at]} == -- ]]; then
+            if declare -F _comp_command_offset >/dev/null; then
+                _comp_command_offset $((at + 1))
+            elif declare -F _command_offset >/dev/null; then
+                _command_offset $((at + 1))
+            elif ((at + 1 == COMP_CWORD)); then
+                mapfile -t COMPREPLY < <(compgen -c -- "${COMP_WORDS[COMP_CWORD]}" | sort -u)
+            fi
+            return
+        fi
+    done
+    _dsync "$@"
+}
+"#;
+
 /// Returns the subcommand, to be added to those of the definition.
 pub fn subcommand() -> Command {
     let folder = Arg::new(FOLDER).value_parser(value_parser!(PathBuf));
@@ -33,16 +53,14 @@ pub fn folder(matches: &ArgMatches) -> Option<PathBuf> {
     matches.get_one(FOLDER).cloned()
 }
 
-/// Writes `man/dsync.1`, a page for each subcommand, and `completions/` for the shells that packages install them for.
+/// Writes `man/dsync.1`, a page for each subcommand and theirs, and `completions/` for the shells that packages install
+/// them for.
 pub fn run(folder: &Path) -> Result<()> {
     let pages = folder.join("man");
     fs::create_dir_all(&pages)?;
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
-    page(&command, &pages)?;
-    for subcommand in command.get_subcommands() {
-        page(subcommand, &pages)?;
-    }
+    pages_of(&command, &[], &pages)?;
     let scripts = folder.join("completions");
     fs::create_dir_all(&scripts)?;
     for (shell, name) in [
@@ -58,12 +76,41 @@ pub fn run(folder: &Path) -> Result<()> {
 pub fn completions(shell: Shell, out: &mut impl Write) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "dsync", &mut script);
+    if shell == Shell::Bash {
+        let text = String::from_utf8_lossy(&script);
+        let own = "complete -F _dsync ";
+        script = text
+            .replace(own, "complete -F _dsync_or_command ")
+            .into_bytes();
+        script.extend(BEHIND_DASHES.as_bytes());
+    }
     out.write_all(&script)?;
     Ok(())
 }
 
+/// Writes the pages of a command and its subcommands. `related` are the pages that its own refers to.
+fn pages_of(command: &Command, related: &[String], folder: &Path) -> io::Result<()> {
+    page(command, related, folder)?;
+    let name = page_name(command);
+    let subcommands: Vec<&Command> = command.get_subcommands().collect();
+    for subcommand in &subcommands {
+        let others = subcommands.iter().map(|other| page_name(other));
+        let others = others.filter(|other| *other != page_name(subcommand));
+        let related: Vec<String> = std::iter::once(name.clone()).chain(others).collect();
+        pages_of(subcommand, &related, folder)?;
+    }
+    Ok(())
+}
+
+fn page_name(command: &Command) -> String {
+    Man::new(command.clone())
+        .get_filename()
+        .trim_end_matches(".1")
+        .to_owned()
+}
+
 /// Writes a page. The library would put all that stands behind the options into one section, EXTRA.
-fn page(command: &Command, folder: &Path) -> io::Result<()> {
+fn page(command: &Command, related: &[String], folder: &Path) -> io::Result<()> {
     let man = Man::new(command.clone()).source(concat!("dsync ", env!("CARGO_PKG_VERSION")));
     let mut out = Vec::new();
     man.render_title(&mut out)?;
@@ -76,6 +123,13 @@ fn page(command: &Command, folder: &Path) -> io::Result<()> {
     }
     if let Some(text) = command.get_after_help() {
         sections(&text.to_string()).to_writer(&mut out)?;
+    }
+    if !related.is_empty() {
+        let related: Vec<String> = related.iter().map(|name| format!("{name}(1)")).collect();
+        let mut roff = Roff::new();
+        roff.control("SH", ["SEE ALSO"])
+            .text([roman(related.join(", "))]);
+        roff.to_writer(&mut out)?;
     }
     if command.get_version().is_some() {
         man.render_version_section(&mut out)?;

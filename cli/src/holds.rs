@@ -1,4 +1,4 @@
-//! The families of keys, and the holds that DSYNC.HOLDS lists.
+//! The holds that DSYNC.HOLDS lists.
 
 use serde_json::{Value as Json, json};
 
@@ -19,6 +19,7 @@ pub struct Hold {
     pub held_ms: u64,
 }
 
+#[derive(Clone, PartialEq, Eq)]
 pub struct Place {
     pub db: i64,
     pub key: Vec<u8>,
@@ -83,11 +84,3 @@ pub fn list(node: &mut Node, owner: Option<&str>) -> Result<Vec<Hold>> {
         cursor = next;
     }
 }
-
-/// The families of keys: the name that lists show, and how the commands begin.
-pub const FAMILIES: [(&str, &str); 4] = [
-    ("lock", "DLOCK"),
-    ("semaphore", "DSEM"),
-    ("group", "DWG"),
-    ("once", "DONCE"),
-];

@@ -1,15 +1,42 @@
 //! The servers as the client library takes them: it follows failovers and moved slots by itself.
 
-use dsync_client::Server;
+use dsync_client::{Error, Server};
 use redis::cluster::ClusterClientBuilder;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{ConnectionAddr, RedisResult, TlsMode};
 
 use crate::connect::info;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, Status};
 use crate::servers::{Place, Sentinels, Servers};
+use crate::text::printable;
 
 impl Servers {
+    /// Returns what an error of the client library is for the caller of this tool. `name` is what was asked for, in words.
+    pub fn failure(&self, name: &str, error: &Error) -> Failure {
+        match error {
+            Error::Redis(error) => Failure::of_server(&self.name(), error),
+            Error::WorkFailed {
+                reason, attempts, ..
+            } => {
+                let reason = printable(reason.as_bytes());
+                let message = format!(
+                    "{name} is given up after {attempts} attempts; the last failed with: {reason}"
+                );
+                Failure::new(Status::GivenUp, message)
+            }
+            Error::HoldLost { loss, .. } => {
+                Failure::new(Status::Lost, format!("{name} was lost: {loss}"))
+            }
+            Error::NotConfirmed { have, wanted, .. } => {
+                let server = self.name();
+                let message = format!("{server}: {have} of {wanted} replicas have confirmed it");
+                Failure::new(Status::Unreachable, message)
+            }
+            Error::InvalidOption { .. } => Failure::new(Status::Usage, error.to_string()),
+            other => Failure::new(Status::Refused, other.to_string()),
+        }
+    }
+
     /// Returns the servers for the client library, unless it is plain at once that they are not what the options say.
     pub fn server(&self) -> Result<Server> {
         self.check()?;

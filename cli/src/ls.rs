@@ -1,26 +1,28 @@
 //! `dsync ls`: who holds what.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use serde_json::Value as Json;
 
 use crate::args;
 use crate::duration::short_ms;
 use crate::failure::Result;
+use crate::glob::Pattern;
 use crate::holds::{self, Hold};
+use crate::paint::Tone;
 use crate::servers::Servers;
 use crate::text::{Side, Table, or_dash};
 
 pub fn run(servers: &Servers, options: &args::Ls, out: &mut impl Write) -> Result<()> {
     let mut nodes = servers.primaries()?;
+    let pattern = options.pattern.as_deref().map(Pattern::new);
     let mut holds = Vec::new();
     for node in &mut nodes {
         let of_node = holds::list(node, options.owner.as_deref())?;
-        holds.extend(
-            of_node
-                .into_iter()
-                .map(|hold| (node.name().to_owned(), hold)),
-        );
+        let chosen = of_node
+            .into_iter()
+            .filter(|hold| is_chosen(hold, pattern.as_ref(), options));
+        holds.extend(chosen.map(|hold| (node.name().to_owned(), hold)));
     }
     if options.json {
         let rows: Vec<Json> = holds
@@ -36,8 +38,18 @@ pub fn run(servers: &Servers, options: &args::Ls, out: &mut impl Write) -> Resul
         .iter()
         .map(|(node, hold)| (node.as_str(), hold))
         .collect();
-    table(&named).write(out)?;
+    table(&named).write(out, &io::stdout())?;
     Ok(())
+}
+
+fn is_chosen(hold: &Hold, pattern: Option<&Pattern>, options: &args::Ls) -> bool {
+    let key = hold.place.as_ref().map(|place| place.key.as_slice());
+    let fits = |pattern: &Pattern| key.is_some_and(|key| pattern.fits(key));
+    pattern.is_none_or(fits)
+        && options
+            .family
+            .is_none_or(|family| family.name() == hold.family)
+        && (options.older_than).is_none_or(|time| u128::from(hold.held_ms) >= time.as_millis())
 }
 
 /// Returns the table of holds. It names databases and servers only if there are several.
@@ -66,13 +78,13 @@ pub fn table(holds: &[(&str, &Hold)]) -> Table {
         row.push(hold.client.map_or("-".into(), |id| id.to_string()));
         row.push(hold.fence.to_string());
         row.push(short_ms(hold.held_ms));
-        row.push(if hold.lease_left_ms == 0 {
-            "overdue".into()
-        } else {
-            short_ms(hold.lease_left_ms)
-        });
+        let (tone, left) = match hold.lease_left_ms {
+            0 => (Tone::Bad, "overdue".into()),
+            ms => (Tone::Plain, short_ms(ms)),
+        };
+        row.push(left);
         row.extend(has_nodes.then(|| (*node).to_owned()));
-        table.row(row);
+        table.row(tone, row);
     }
     table
 }

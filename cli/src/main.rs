@@ -7,12 +7,20 @@ mod connect;
 mod duration;
 mod explain;
 mod failure;
+mod family;
 mod generate;
+mod glob;
+mod group;
 mod holds;
+mod info;
 mod library;
 mod log;
 mod ls;
+mod once;
+mod paint;
 mod password;
+mod pause;
+mod profile;
 mod race;
 mod revoke;
 mod run;
@@ -94,6 +102,11 @@ fn carry_out(cli: &Cli) -> Result<u8> {
     let mut out = io::stdout().lock();
     let done = match &cli.command {
         Command::Run(options) => return run::run(servers()?, options),
+        Command::Info(options) => info::run(&servers()?, options, &mut out),
+        Command::Pause(options) => pause::pause(&servers()?, options, &mut out),
+        Command::Resume(options) => pause::resume(&servers()?, options, &mut out),
+        Command::Once(asked) => once::run(&servers()?, asked, &mut out),
+        Command::Group(asked) => group::run(&servers()?, asked, &mut out),
         Command::Ls(options) => ls::run(&servers()?, options, &mut out),
         Command::Revoke(options) => revoke::run(&servers()?, options, &mut out),
         Command::Log(options) => log::run(&servers()?, options, &mut out),

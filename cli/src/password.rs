@@ -1,6 +1,6 @@
 //! Passwords from files, and those that `ps` shows.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,13 +18,7 @@ pub fn read(path: &Path) -> Result<String> {
     let failed = |why: String| Failure::new(Status::System, format!("{}: {why}", path.display()));
     let mut file = File::open(path).map_err(|error| failed(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
-    let mode = metadata.mode() & 0o777;
-    // A pipe (`<(pass show redis)`) has no path for others.
-    if metadata.is_file() && mode & TOO_OPEN != 0 {
-        return Err(failed(format!(
-            "others may use this file of a password (its mode is {mode:o}); do `chmod 600` first"
-        )));
-    }
+    check_mode(&metadata).map_err(failed)?;
     let mut text = String::new();
     file.read_to_string(&mut text)
         .map_err(|error| failed(error.to_string()))?;
@@ -34,18 +28,32 @@ pub fn read(path: &Path) -> Result<String> {
     }
 }
 
+/// Checks that only the owner and perhaps a group may read a file with a password. Returns what is wrong.
+pub fn check_mode(metadata: &Metadata) -> std::result::Result<(), String> {
+    let mode = metadata.mode() & 0o777;
+    // A pipe (`<(pass show redis)`) has no path for others.
+    if metadata.is_file() && mode & TOO_OPEN != 0 {
+        return Err(format!(
+            "others may use this file of a password (its mode is {mode:o}); do `chmod 600` first"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a URL has a password.
+pub fn is_in(url: &str) -> bool {
+    let info = url.into_connection_info();
+    info.is_ok_and(|info| info.redis_settings().password().is_some())
+}
+
 /// Returns a warning if the command line, which `ps` shows to others, has a password.
 pub fn warning(options: &args::Server) -> Option<&'static str> {
-    let has_password = |url: &String| {
-        let info = url.as_str().into_connection_info();
-        info.is_ok_and(|info| info.redis_settings().password().is_some())
-    };
     let is_shown = options.pass.is_some()
         || options.sentinel_pass.is_some()
-        || options.url.iter().any(has_password);
+        || options.url.iter().any(|url| is_in(url));
     is_shown.then_some(
         "other users of this machine can see the password on the command line (ps): put it into a file for \
-         --password-file, or into REDIS_URL or REDISCLI_AUTH",
+         --password-file, or into DSYNC_URL, REDISCLI_AUTH or a profile",
     )
 }
 

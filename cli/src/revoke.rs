@@ -2,18 +2,21 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use serde_json::json;
+
 use crate::args;
 use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
-use crate::holds::{self, FAMILIES, Hold};
+use crate::family::{self, FAMILIES};
+use crate::holds::{self, Hold, Place};
 use crate::ls;
 use crate::servers::Servers;
 use crate::text::printable;
 
 pub fn run(servers: &Servers, options: &args::Revoke, out: &mut impl Write) -> Result<()> {
     match (&options.key, options.fence, &options.owner) {
-        (Some(key), Some(fence), None) => one(servers, key, fence, out),
-        (_, _, Some(owner)) => all_of(servers, owner, options.yes, out),
+        (Some(key), Some(fence), None) => one(servers, key, fence, options.json, out),
+        (_, _, Some(owner)) => all_of(servers, owner, options, out),
         _ => Err(Failure::new(
             Status::Usage,
             "name a key and a fence, or an --owner",
@@ -21,35 +24,43 @@ pub fn run(servers: &Servers, options: &args::Revoke, out: &mut impl Write) -> R
     }
 }
 
-/// Ends one hold. The command differs by the family of the key, so each is tried until one has the right type.
-fn one(servers: &Servers, key: &str, fence: u64, out: &mut impl Write) -> Result<()> {
+fn one(servers: &Servers, key: &str, fence: u64, json: bool, out: &mut impl Write) -> Result<()> {
     let mut node = servers.first()?;
     let name = printable(key.as_bytes());
-    for (_, prefix) in FAMILIES {
-        let command = format!("{prefix}.REVOKE");
-        let mut revoke = redis::cmd(&command);
-        revoke.arg(key).arg(fence);
-        match servers.ask_about_key::<u64>(&mut node, &revoke)? {
-            Ok(1) => {
-                writeln!(out, "revoked {} {fence}", name)?;
-                return Ok(());
+    let revoke = |prefix: &str| {
+        redis::cmd(&format!("{prefix}.REVOKE"))
+            .arg(key)
+            .arg(fence)
+            .to_owned()
+    };
+    match family::ask::<u64>(servers, &mut node, key, revoke)? {
+        (_, 1) => {
+            match json {
+                true => writeln!(
+                    out,
+                    "{}",
+                    json!({ "key": key, "fence": fence, "revoked": 1 })
+                )?,
+                false => writeln!(out, "revoked {name} {fence}")?,
             }
-            Ok(_) => {
-                let message = format!(
-                    "'{name}' has no hold with the fence {fence}; it may have ended. `dsync ls` lists the holds that live"
-                );
-                return Err(Failure::new(Status::Nothing, message));
-            }
-            Err(error) if error.code() == Some("WRONGTYPE") => {}
-            Err(error) => return Err(Failure::of_server(&node.peer, &error)),
+            Ok(())
+        }
+        _ => {
+            let message = format!(
+                "'{name}' has no hold with the fence {fence}; it may have ended. `dsync ls` lists the holds that live"
+            );
+            Err(Failure::new(Status::Nothing, message))
         }
     }
-    let message = format!("'{name}' is no key of dsync: it has another type");
-    Err(Failure::new(Status::Nothing, message))
 }
 
 /// Ends all holds of an owner, after the user has seen them and agreed.
-fn all_of(servers: &Servers, owner: &str, agreed: bool, out: &mut impl Write) -> Result<()> {
+fn all_of(
+    servers: &Servers,
+    owner: &str,
+    options: &args::Revoke,
+    out: &mut impl Write,
+) -> Result<()> {
     let mut nodes = servers.primaries()?;
     let mut holds = Vec::new();
     for (nth, node) in nodes.iter_mut().enumerate() {
@@ -62,18 +73,25 @@ fn all_of(servers: &Servers, owner: &str, agreed: bool, out: &mut impl Write) ->
             format!("no hold has an owner that fits '{owner}'"),
         ));
     }
-    if !agreed {
+    if !options.yes {
         confirm(&nodes, &holds)?;
     }
     let mut ended = 0;
     let mut missed = 0;
     for (nth, hold) in &holds {
-        match revoke(&mut nodes[*nth], hold)? {
+        let is_ended = match &hold.place {
+            Some(place) => revoke(&mut nodes[*nth], place, &hold.family, hold.fence)?,
+            None => false,
+        };
+        match is_ended {
             true => ended += 1,
             false => missed += 1,
         }
     }
-    writeln!(out, "revoked {ended} of {} holds", holds.len())?;
+    match options.json {
+        true => writeln!(out, "{}", json!({ "revoked": ended, "missed": missed }))?,
+        false => writeln!(out, "revoked {ended} of {} holds", holds.len())?,
+    }
     if missed > 0 {
         let message = format!(
             "{missed} had ended, or their keys are being renamed: look again with `dsync ls`"
@@ -83,18 +101,14 @@ fn all_of(servers: &Servers, owner: &str, agreed: bool, out: &mut impl Write) ->
     Ok(())
 }
 
-/// Returns whether the hold lived until now.
-fn revoke(node: &mut Node, hold: &Hold) -> Result<bool> {
-    let prefix = FAMILIES
-        .iter()
-        .find(|family| family.0 == hold.family)
-        .map(|family| family.1);
-    let (Some(prefix), Some(place)) = (prefix, &hold.place) else {
+/// Ends one hold. Returns whether it lived until now.
+pub fn revoke(node: &mut Node, place: &Place, family: &str, fence: u64) -> Result<bool> {
+    let Some((_, prefix)) = FAMILIES.iter().find(|known| known.0 == family) else {
         return Ok(false);
     };
     node.select(place.db)?;
     let command = format!("{prefix}.REVOKE");
-    let ended: u64 = node.ask(redis::cmd(&command).arg(&place.key).arg(hold.fence))?;
+    let ended: u64 = node.ask(redis::cmd(&command).arg(&place.key).arg(fence))?;
     Ok(ended == 1)
 }
 
@@ -111,7 +125,7 @@ fn confirm(nodes: &[Node], holds: &[(usize, Hold)]) -> Result<()> {
         .map(|(nth, hold)| (nodes[*nth].name(), hold))
         .collect();
     let mut stderr = io::stderr().lock();
-    ls::table(&named).write(&mut stderr)?;
+    ls::table(&named).write(&mut stderr, &io::stderr())?;
     let number = holds.len();
     write!(
         stderr,

@@ -1,6 +1,6 @@
 //! Where the servers are: one address, the primary that sentinels name, or all primaries of a cluster.
 //!
-//! Read from the options of the command line, REDIS_URL and REDISCLI_AUTH, and the files that they name.
+//! Read from the options of the command line, what `profile` adds to them, REDISCLI_AUTH, and the files that they name.
 
 use std::fmt;
 use std::path::Path;
@@ -12,10 +12,12 @@ use redis::{
 
 use crate::address::{has_tls, list, parse_sentinels, parse_url, tls};
 use crate::args;
-use crate::failure::{Failure, Result, Status};
+use crate::failure::{Failure, Result, Status, usage};
 use crate::password;
+use crate::profile::{self, variable};
 
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The servers that the command line names.
 #[derive(Clone)]
@@ -68,28 +70,19 @@ impl fmt::Display for Peer {
 }
 
 impl Servers {
-    /// Reads the options of the command line, REDIS_URL and REDISCLI_AUTH, and the files that they name. Sends nothing.
+    /// Reads the options of the command line, what stands in for those that are not given, and the files that they name.
+    /// Sends nothing.
     pub fn of(options: &args::Server) -> Result<Servers> {
+        let options = &profile::complete(options)?;
         check_combination(options)?;
         let uses_sentinel = !options.sentinel.is_empty();
-        // Sentinels know the address. The URL of the environment is meant for other programs then.
-        let urls = match &options.url {
-            given if !given.is_empty() => given.clone(),
-            _ if uses_sentinel => vec![DEFAULT_URL.into()],
-            _ => variable("REDIS_URL")
-                .unwrap_or_else(|| DEFAULT_URL.into())
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect(),
+        let parse = |url: &String| parse_url(url, options.insecure);
+        let infos: Vec<ConnectionInfo> = match options.url.as_slice() {
+            [] => vec![parse(&DEFAULT_URL.into())?],
+            urls => urls.iter().map(parse).collect::<Result<_>>()?,
         };
-        let infos = urls
-            .iter()
-            .map(|url| parse_url(url, options.insecure))
-            .collect::<Result<Vec<ConnectionInfo>>>()?;
-        let Some((first, others)) = infos.split_first() else {
-            return Err(usage("REDIS_URL has only blanks"));
-        };
-        if !others.is_empty() && !options.cluster {
+        let first = &infos[0];
+        if infos.len() > 1 && !options.cluster {
             return Err(usage(
                 "several URLs are several nodes of a cluster: add --cluster, or give one URL",
             ));
@@ -128,7 +121,7 @@ impl Servers {
             place,
             login: login(first.redis_settings().clone(), options)?,
             certificates: certificates(options)?,
-            timeout: options.timeout,
+            timeout: options.timeout.unwrap_or(DEFAULT_TIMEOUT),
         })
     }
 
@@ -248,21 +241,13 @@ fn certificates(options: &args::Server) -> Result<TlsCertificates> {
     })
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::new(Status::Usage, message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn options() -> args::Server {
         args::Server {
-            timeout: Duration::from_secs(1),
+            timeout: Some(Duration::from_secs(1)),
             ..args::Server::default()
         }
     }

@@ -3,9 +3,11 @@
 //! Everything that is printed as text goes through [`printable`] or [`lines`]: keys, owners, and what a server says.
 //! JSON does not: it is for programs, which need the exact text, and JSON escapes the control characters by itself.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use redis::RedisError;
+
+use crate::paint::{Paint, Tone};
 
 /// Returns bytes as one line of text that shows what is there: control characters must not move the cursor or colour
 /// the screen, and characters without a width or that turn the direction must not make one name look like another. They
@@ -81,35 +83,38 @@ pub enum Side {
 
 /// A table with a line of headings. Columns are as wide as their widest value.
 pub struct Table {
-    headings: Vec<(&'static str, Side)>,
-    rows: Vec<Vec<String>>,
+    headings: Vec<(String, Side)>,
+    rows: Vec<(Tone, Vec<String>)>,
 }
 
 impl Table {
-    pub fn new(headings: &[(&'static str, Side)]) -> Table {
+    pub fn new<T: ToString>(headings: &[(T, Side)]) -> Table {
+        let headings = headings.iter();
         Table {
-            headings: headings.to_vec(),
+            headings: headings
+                .map(|(text, side)| (text.to_string(), *side))
+                .collect(),
             rows: Vec::new(),
         }
     }
 
-    pub fn row(&mut self, row: Vec<String>) {
+    pub fn row(&mut self, tone: Tone, row: Vec<String>) {
         debug_assert_eq!(row.len(), self.headings.len());
         let row = row.iter().map(|value| printable(value.as_bytes()));
-        self.rows.push(row.collect());
+        self.rows.push((tone, row.collect()));
     }
 
     /// Returns the lines, the headings first.
-    pub fn lines(&self) -> Vec<String> {
-        let headings: Vec<String> = self
-            .headings
-            .iter()
-            .map(|heading| heading.0.to_owned())
-            .collect();
+    pub fn lines(&self) -> Vec<(Tone, String)> {
+        let headings = self.headings.iter().map(|heading| heading.0.clone());
+        let headings = (Tone::Heading, headings.collect());
         let all = || std::iter::once(&headings).chain(&self.rows);
-        let width = |nth: usize| all().map(|row| row[nth].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..headings.len()).map(width).collect();
-        let line = |row: &Vec<String>| {
+        let width = |nth: usize| {
+            let widths = all().map(|(_, row)| row[nth].chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
+        let line = |(tone, row): &(Tone, Vec<String>)| {
             let mut line = String::new();
             for (nth, value) in row.iter().enumerate() {
                 let padding = " ".repeat(widths[nth] - value.chars().count());
@@ -119,15 +124,17 @@ impl Table {
                 }
                 line.push_str("  ");
             }
-            line.trim_end().to_owned()
+            (*tone, line.trim_end().to_owned())
         };
         all().map(line).collect()
     }
 
-    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Writes the lines, in colours if the stream behind `out` is a terminal.
+    pub fn write(&self, out: &mut impl Write, stream: &impl IsTerminal) -> io::Result<()> {
+        let paint = Paint::of(stream);
         self.lines()
             .iter()
-            .try_for_each(|line| writeln!(out, "{line}"))
+            .try_for_each(|(tone, line)| writeln!(out, "{}", paint.line(*tone, line)))
     }
 }
 
@@ -160,13 +167,16 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_value() {
         let mut table = Table::new(&[("KEY", Side::Left), ("HELD", Side::Right)]);
-        table.row(vec!["a".into(), "10s".into()]);
-        table.row(vec!["größer".into(), "5m1s".into()]);
-        assert_eq!(
-            table.lines(),
-            ["KEY     HELD", "a        10s", "größer  5m1s"]
-        );
+        table.row(Tone::Plain, vec!["a".into(), "10s".into()]);
+        table.row(Tone::Bad, vec!["größer".into(), "5m1s".into()]);
+        let expected = [
+            (Tone::Heading, "KEY     HELD".to_owned()),
+            (Tone::Plain, "a        10s".to_owned()),
+            (Tone::Bad, "größer  5m1s".to_owned()),
+        ];
+        assert_eq!(table.lines(), expected);
     }
+
     #[test]
     fn error_without_a_text_is_not_empty() {
         let error = redis::make_extension_error("ODD".into(), None);

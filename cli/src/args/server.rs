@@ -9,17 +9,21 @@ use clap::{Args, ValueHint};
 
 use crate::duration;
 
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub struct Server {
-    /// Where the server is: redis://, rediss:// (TLS) or unix:// [default: REDIS_URL, or redis://127.0.0.1:6379]
+    /// Where the server is: redis://, rediss:// (TLS) or unix:// [default: DSYNC_URL, REDIS_URL, a profile, or
+    /// redis://127.0.0.1:6379]
     ///
     /// redis://USER:PASSWORD@HOST:PORT/DATABASE, rediss:// for TLS, or
     /// unix:///PATH?db=DATABASE&user=USER&pass=PASSWORD. With --cluster it is any node, and may be given several times
-    /// (in REDIS_URL with blanks between the URLs): one that answers is enough. Other users of this machine can see a
-    /// password here, but not in REDIS_URL.
+    /// (in DSYNC_URL with blanks between the URLs): one that answers is enough. Other users of this machine can see a
+    /// password here, but not in DSYNC_URL.
     #[arg(short, long, value_name = "URL", global = true)]
     pub url: Vec<String>,
+    /// The server of this name in ~/.config/dsync.toml [default: DSYNC_PROFILE, or the file's default]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub profile: Option<String>,
     /// The ACL user; it wins over the one in the URL
     #[arg(long, value_name = "NAME", global = true)]
     pub user: Option<String>,
@@ -68,13 +72,13 @@ pub struct Server {
     /// Use TLS and accept any certificate, also a forged one
     #[arg(long, global = true)]
     pub insecure: bool,
-    /// How long connecting may take in all, and how long the server may be silent in an answer
+    /// How long connecting may take in all, and how long the server may be silent in an answer [default: 5s]
     ///
     /// Connecting includes the look-up of names, all addresses, TLS, the login, and asking sentinels or nodes of a
     /// cluster. `dsync run` waits so long for each reply, and asks again. Waiting for a lock is not limited by it: see
     /// --wait there.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse_positive, global = true)]
-    pub timeout: Duration,
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive, global = true)]
+    pub timeout: Option<Duration>,
 }
 
 #[cfg(test)]
@@ -99,9 +103,8 @@ mod tests {
             assert_eq!(server.url, ["rediss://h:1"], "{line}");
             assert_eq!(server.db, Some(3), "{line}");
             assert_eq!(server.user.as_deref(), Some("u"), "{line}");
-            assert_eq!(server.timeout, Duration::from_secs(7), "{line}");
+            assert_eq!(server.timeout, Some(Duration::from_secs(7)), "{line}");
         }
-        assert_eq!(parse("dsync ls").unwrap().timeout, Duration::from_secs(5));
     }
 
     #[test]

@@ -5,15 +5,15 @@ use std::time::{Duration, SystemTime};
 use dsync_client::Holder;
 use redis::{FromRedisValue, Value};
 
+use super::key::Key;
 use super::notice;
-use super::request::Request;
 use crate::duration::short;
 use crate::servers::Servers;
 
 /// Says who holds, or what else is in the way. Asks the server where nobody holds.
-pub fn reason(servers: &Servers, request: &Request, holders: &[Holder]) -> String {
+pub fn reason(servers: &Servers, key: &Key, holders: &[Holder]) -> String {
     notice::holders(holders, 0)
-        .or_else(|| obstacle(&info(servers, request)?))
+        .or_else(|| obstacle(&info(servers, key)?))
         .unwrap_or_else(|| "others wait for it".into())
 }
 
@@ -36,10 +36,10 @@ fn obstacle(info: &Value) -> Option<String> {
     })
 }
 
-fn info(servers: &Servers, request: &Request) -> Option<Value> {
+fn info(servers: &Servers, key: &Key) -> Option<Value> {
     let mut node = servers.first().ok()?;
     node.select(servers.login.db()).ok()?;
-    let (family, key) = request.family();
+    let (family, key) = key.family();
     let command = redis::cmd(&format!("{family}.INFO")).arg(key).to_owned();
     servers.ask_about_key(&mut node, &command).ok()?.ok()
 }

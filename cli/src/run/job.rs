@@ -8,11 +8,11 @@ use dsync_client::Error;
 use nix::sys::signal::Signal;
 
 use super::clock::Moment;
+use super::grant::Outcome;
 use super::notice::Notice;
-use super::request::{Outcome, Request};
-use crate::failure::{Failure, Result, Status};
+use super::request::Request;
+use crate::failure::Result;
 use crate::servers::Servers;
-use crate::text::printable;
 
 /// How long a try may take, whatever the server does, and each request that is not repeated.
 pub const TRY: Duration = Duration::from_secs(2);
@@ -40,26 +40,5 @@ impl Job {
     /// Takes the next event, or `None` when the time is up.
     pub fn next_event(&self, until: Moment) -> Option<Event> {
         self.events.recv_timeout(until.left()).ok()
-    }
-}
-
-/// Returns what an error of the client library is for the caller of this tool.
-pub fn failure(servers: &Servers, request: &Request, error: &Error) -> Failure {
-    let name = request.name();
-    match error {
-        Error::Redis(error) => Failure::of_server(&servers.name(), error),
-        Error::WorkFailed {
-            reason, attempts, ..
-        } => {
-            let reason = printable(reason.as_bytes());
-            let message = format!(
-                "{name} is given up after {attempts} attempts; the last failed with: {reason}"
-            );
-            Failure::new(Status::GivenUp, message)
-        }
-        Error::HoldLost { loss, .. } => {
-            Failure::new(Status::Lost, format!("{name} was lost: {loss}"))
-        }
-        other => Failure::new(Status::Refused, other.to_string()),
     }
 }

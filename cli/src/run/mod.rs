@@ -9,7 +9,9 @@ mod busy;
 mod child;
 mod clock;
 mod descendants;
+mod grant;
 mod job;
+mod key;
 mod notice;
 mod request;
 mod schedule;
@@ -29,16 +31,19 @@ use crate::args;
 use crate::failure::{Failure, Result, Status};
 use crate::servers::Servers;
 use child::Child;
+use grant::Grant;
 use job::{Job, TRY};
 use notice::{Level, Notice};
-use request::{Grant, Request};
+use request::Request;
 use schedule::Schedule;
 use wait::Next;
+use watch::Lost;
 
 /// Runs the command. Returns the exit status.
 pub fn run(servers: Servers, options: &args::Run) -> Result<u8> {
-    let schedule = Schedule::of(options.lease, options.grace);
-    let schedule = schedule.map_err(|message| Failure::new(Status::Usage, message))?;
+    let wrong = |message| Failure::new(Status::Usage, message);
+    options.check().map_err(wrong)?;
+    let schedule = Schedule::of(options.lease, options.grace).map_err(wrong)?;
     let level = match (options.quiet, options.verbose) {
         (true, _) => Level::Quiet,
         (_, true) => Level::Verbose,
@@ -64,19 +69,34 @@ pub fn run(servers: Servers, options: &args::Run) -> Result<u8> {
 
 impl Job {
     fn run(&self, options: &args::Run) -> Result<u8> {
-        let grant = match self.wait()? {
-            Next::Exit(status) => return Ok(status),
-            Next::GoOn(grant) => grant,
-        };
         let name = self.request.name();
+        let grant = match self.wait() {
+            Ok(Next::GoOn(grant)) => grant,
+            Ok(Next::Exit(status)) => return Ok(status),
+            Err(failure) if failure.status == Status::Unreachable => {
+                let (what, advice) = match failure.message.split_once('\n') {
+                    Some((what, advice)) => (what, format!("\n{advice}")),
+                    None => (failure.message.as_str(), String::new()),
+                };
+                let message = format!("{what}, asking for {name}{advice}");
+                return Err(Failure::new(failure.status, message));
+            }
+            Err(failure) => return Err(failure),
+        };
+        // One that was granted first may be gone before the last one is granted.
+        if let Some(Lost { name, loss }) = self.lost(&grant) {
+            let _ = self.settle(grant, None, TRY);
+            let message = format!("{name} was lost before the command began: {loss}");
+            return Err(Failure::new(Status::Lost, message));
+        }
         let number = match (grant.attempt(), grant.index()) {
             (Some(attempt), _) => format!("attempt {attempt}, "),
             (_, Some(index)) => format!("index {index}, "),
             (None, None) => String::new(),
         };
-        let fence = grant.fence();
+        let fences = grant.fences();
         self.notice
-            .detail(&format!("{name} is ours: {number}fence {fence}"));
+            .detail(&format!("{name} is ours: {number}fence {fences}"));
         // The command may write to the same terminal.
         self.notice.flush();
         let environment = |command: &mut Command| {
@@ -107,7 +127,7 @@ fn environment(command: &mut Command, grant: &Grant, hide_server: bool) {
             command.env_remove(name);
         }
     }
-    command.env("DSYNC_FENCE", grant.fence().to_string());
+    command.env("DSYNC_FENCE", grant.fences());
     if let Some(attempt) = grant.attempt() {
         command.env("DSYNC_ATTEMPT", attempt.to_string());
     }

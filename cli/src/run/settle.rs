@@ -3,14 +3,14 @@
 use std::thread;
 use std::time::Duration;
 
-use dsync_client::Error;
+use dsync_client::{Error, Loss};
 
 use super::child::Ending;
 use super::clock::Moment;
-use super::job::{Event, Job, TRY, failure};
-use super::request::Grant;
+use super::grant::Grant;
+use super::job::{Event, Job, TRY};
 use super::signals::ends_a_wait;
-use super::watch::Watched;
+use super::watch::{Lost, Watched};
 use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
 
@@ -28,7 +28,6 @@ const SILENCE: Duration = Duration::from_secs(2);
 impl Job {
     /// Ends the hold as the command's end demands. Returns the exit status.
     pub fn conclude(&self, grant: Grant, watched: Watched) -> Result<u8> {
-        let name = self.request.name();
         let (ending, loss, lease_end) = match watched {
             Watched::Ended {
                 ending,
@@ -37,21 +36,28 @@ impl Job {
             } => (ending, loss, lease_end),
             Watched::Unstoppable { loss, refusal } => {
                 forget(grant);
+                let Lost { name, loss } = loss;
                 let message = format!("{name} was lost: {loss}; {refusal}");
                 return Err(Failure::new(Status::Unstoppable, message));
             }
         };
+        let name = self.request.name();
         let decides = grant.records_success() && ending.is_success();
-        let lost = |loss| Failure::new(Status::Lost, format!("{name} was lost: {loss}"));
+        let lost =
+            |Lost { name, loss }| Failure::new(Status::Lost, format!("{name} was lost: {loss}"));
         let patience = match loss {
             // Finished work counts until somebody else begins it.
             Some(_) if decides => lease_end.left().max(TRY),
             Some(loss) => {
-                forget(grant);
+                // A server that answers is told that the other holds need not last until their leases are over.
+                match grant.is_of_several() && loss.loss != Loss::Unanswered {
+                    true => drop(self.settle(grant, None, TRY)),
+                    false => forget(grant),
+                }
                 return Err(lost(loss));
             }
-            None if decides => self.request.lease + TAKEOVER_GRACE,
-            None => (self.request.lease + TAKEOVER_GRACE).min(LONGEST_RELEASE),
+            None if decides => self.request.terms.lease + TAKEOVER_GRACE,
+            None => (self.request.terms.lease + TAKEOVER_GRACE).min(LONGEST_RELEASE),
         };
         match (loss, self.settle(grant, Some(ending), patience)) {
             (None, Some(Ok(()))) => {
@@ -66,7 +72,7 @@ impl Job {
                 Err(Failure::new(Status::Lost, message))
             }
             (None, Some(Err(error))) if decides => {
-                let failure = failure(&self.servers, &self.request, &error);
+                let failure = self.servers.failure(&name, &error);
                 let message = format!(
                     "the command succeeded, but {name} could not be told: {}",
                     failure.message
@@ -81,7 +87,7 @@ impl Job {
             }
             (None, unanswered) => {
                 let why = match unanswered {
-                    Some(Err(error)) => failure(&self.servers, &self.request, &error).message,
+                    Some(Err(error)) => self.servers.failure(&name, &error).message,
                     _ => "no answer in time".into(),
                 };
                 let left = short(lease_end.left());

@@ -12,9 +12,11 @@ use nix::sys::signal::{Signal, raise};
 
 use super::busy;
 use super::clock::Moment;
-use super::job::{Event, Job, TRY, failure};
+use super::grant::{Grant, Outcome};
+use super::job::{Event, Job, TRY};
+use super::key::Wait;
 use super::notice::Notice;
-use super::request::{Grant, Outcome, Request, Wait};
+use super::request::Request;
 use super::signals::{ends_a_wait, status_of};
 use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
@@ -22,6 +24,10 @@ use crate::servers::Servers;
 
 /// How long a request is repeated while the server cannot be reached: longer than a failover takes.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the answer to a request may take, at most. If a frozen server were waited for longer, the request would come
+/// too late to the one that took over: it keeps the place for five seconds.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// Between two attempts to reach the server before the first request.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -159,26 +165,28 @@ impl Job {
 impl Asker {
     fn ask(&self, heard: impl Fn() + Send + Sync + 'static) -> Result<Outcome> {
         let client = Client::new(self.servers.server()?)
-            .with_response_timeout(self.servers.timeout)
+            .with_response_timeout(self.servers.timeout.min(ANSWER))
             .with_patience(self.patience);
         self.reach(&client)?;
         heard();
-        let (notice, name) = (Arc::clone(&self.notice), self.request.name());
-        let answer = self.request.ask(&client, &self.cancel, move |progress| {
-            heard();
-            notice.waiting(&name, progress);
-        });
-        answer.map_err(|error| match error {
+        let notice = Arc::clone(&self.notice);
+        let answer = self
+            .request
+            .ask(&client, &self.cancel, move |key, progress| {
+                heard();
+                notice.waiting(&key.name(), progress);
+            });
+        answer.map_err(|(nth, error)| match error {
             Error::NotAcquired { holders, .. } => {
-                let why = busy::reason(&self.servers, &self.request, &holders);
-                let message = format!("{} is busy: {why}", self.request.name());
-                Failure::new(Status::Busy, message)
+                let key = &self.request.keys[nth];
+                let why = busy::reason(&self.servers, key, &holders);
+                Failure::new(Status::Busy, format!("{} is busy: {why}", key.name()))
             }
             Error::Cancelled { .. } => {
                 let message = format!("{}: no answer in time", self.servers.name());
                 Failure::new(Status::Unreachable, message)
             }
-            error => failure(&self.servers, &self.request, &error),
+            error => self.servers.failure(&self.request.keys[nth].name(), &error),
         })
     }
 
@@ -199,7 +207,7 @@ impl Asker {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            let failure = failure(&self.servers, &self.request, &error);
+            let failure = self.servers.failure(&self.request.name(), &error);
             if !error.is_unreachable() || start.elapsed() + PAUSE >= self.patience {
                 return Err(failure);
             }

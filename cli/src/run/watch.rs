@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
-use dsync_client::{Hold, Loss};
+use dsync_client::Loss;
 use nix::sys::signal::Signal;
 
 use super::child::{Child, Ending};
 use super::clock::Moment;
 use super::descendants::Process;
+use super::grant::Grant;
 use super::job::{Event, Job};
 use super::signals::is_passed_on;
 use super::terminal::Terminal;
@@ -29,20 +30,27 @@ pub enum Watched {
     Ended {
         ending: Ending,
         /// Why the command was stopped.
-        loss: Option<Loss>,
+        loss: Option<Lost>,
         lease_end: Moment,
     },
     /// It was to be stopped, and processes are left that may not be killed.
     Unstoppable {
-        loss: Loss,
+        loss: Lost,
         /// Which ones, in words.
         refusal: String,
     },
 }
 
+/// What is lost, in words, and why.
+#[derive(Clone)]
+pub struct Lost {
+    pub name: String,
+    pub loss: Loss,
+}
+
 struct Watch<'a> {
     job: &'a Job,
-    hold: &'a Hold,
+    grant: &'a Grant,
     child: Child,
     lease_end: Moment,
     terminal: Option<Terminal>,
@@ -53,7 +61,7 @@ struct Watch<'a> {
 
 /// How the command is ended whose hold is lost.
 struct Stopping {
-    loss: Loss,
+    lost: Lost,
     /// When to kill all descendants, also those that have begun since the last time.
     kill_at: Moment,
     pause: Duration,
@@ -66,17 +74,27 @@ struct Stopping {
 impl Job {
     /// Lets the command run. Returns how it ended, once nothing works on in its session; after a loss, once no
     /// descendant is left that may be killed.
-    pub fn watch(&self, hold: &Hold, child: Child) -> Watched {
+    pub fn watch(&self, grant: &Grant, child: Child) -> Watched {
         let watch = Watch {
             job: self,
-            hold,
+            grant,
             child,
-            lease_end: Moment::of(hold.lease_end()),
+            lease_end: grant.lease_end().1,
             terminal: Terminal::open(),
             outage: None,
             stopping: None,
         };
         watch.run()
+    }
+
+    /// Returns which of the holds is lost, or is as good as lost: its lease is over but for the margin.
+    pub fn lost(&self, grant: &Grant) -> Option<Lost> {
+        let (first, lease_end) = grant.lease_end();
+        let is_over = lease_end.left() <= self.request.terms.schedule.margin();
+        let unanswered = is_over.then_some((first, Loss::Unanswered));
+        let (nth, loss) = grant.loss().or(unanswered)?;
+        let name = self.request.keys[nth].name();
+        Some(Lost { name, loss })
     }
 }
 
@@ -104,7 +122,7 @@ impl Watch<'_> {
     }
 
     fn next_look(&self) -> Moment {
-        let reserve = self.job.request.schedule.reserve;
+        let reserve = self.job.request.terms.schedule.reserve;
         let next = Moment::now() + LONGEST_PAUSE.min(reserve);
         match &self.stopping {
             Some(stopping) => next.min(stopping.kill_at),
@@ -121,7 +139,7 @@ impl Watch<'_> {
         if let Some(ending) = ended {
             return Some(Watched::Ended {
                 ending,
-                loss: self.stopping.as_ref().map(|stopping| stopping.loss),
+                loss: self.stopping.as_ref().map(|stopping| stopping.lost.clone()),
                 lease_end: self.lease_end,
             });
         }
@@ -129,7 +147,7 @@ impl Watch<'_> {
         let stopping = self.stopping.as_ref()?;
         let is_time_up = stopping.only_refused && self.lease_end.is_past();
         is_time_up.then(|| Watched::Unstoppable {
-            loss: stopping.loss,
+            loss: stopping.lost.clone(),
             refusal: refusal(&stopping.refused),
         })
     }
@@ -142,26 +160,24 @@ impl Watch<'_> {
             }
             return;
         }
-        self.lease_end = Moment::of(self.hold.lease_end());
-        let schedule = self.job.request.schedule;
-        let is_over = self.lease_end.left() <= schedule.margin();
-        match self
-            .hold
-            .loss()
-            .or_else(|| is_over.then_some(Loss::Unanswered))
-        {
-            Some(loss) => self.stop(loss),
+        self.lease_end = self.grant.lease_end().1;
+        match self.job.lost(self.grant) {
+            Some(lost) => self.stop(lost),
             None => self.look_for_an_outage(),
         }
     }
 
     /// Asks all processes to end because the hold is lost.
-    fn stop(&mut self, loss: Loss) {
+    fn stop(&mut self, lost: Lost) {
         let job = self.job;
-        let kill_at = job.request.schedule.kill_at(Moment::now(), self.lease_end);
+        let kill_at = job
+            .request
+            .terms
+            .schedule
+            .kill_at(Moment::now(), self.lease_end);
         // A process that is stopped gets SIGTERM when it goes on.
         let sent = self.child.signal_all(&[Signal::SIGTERM, Signal::SIGCONT]);
-        let name = job.request.name();
+        let Lost { name, loss } = &lost;
         job.notice.error(&format!(
             "{name} is lost: {loss}; SIGTERM now, SIGKILL in {}",
             short(kill_at.left())
@@ -171,7 +187,7 @@ impl Watch<'_> {
             job.notice.error(&format!("{refusal} without {name}"));
         }
         let mut stopping = Stopping {
-            loss,
+            lost,
             kill_at,
             pause: SHORTEST_PAUSE,
             refused: sent.refused,
@@ -186,8 +202,8 @@ impl Watch<'_> {
     /// Tells that the server is late with its answer to a renewal, and that it answers again.
     fn look_for_an_outage(&mut self) {
         const LATE: Duration = Duration::from_secs(1);
-        let (job, schedule) = (self.job, self.job.request.schedule);
-        let (lease, left) = (job.request.lease, self.lease_end.left());
+        let (job, schedule) = (self.job, self.job.request.terms.schedule);
+        let (lease, left) = (job.request.terms.lease, self.lease_end.left());
         // A renewal is sent when a third of the lease is over.
         let is_late = left + schedule.reserve.max(LATE) < lease * 2 / 3;
         let (server, name) = (job.servers.name(), job.request.name());

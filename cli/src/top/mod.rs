@@ -2,20 +2,32 @@
 
 mod report;
 mod sample;
+mod screen;
+mod table;
+mod view;
 
 use std::io::{self, IsTerminal, Write};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Instant, SystemTime};
 
-use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use crossterm::{cursor, execute, queue, style, terminal};
+use serde_json::json;
 
 use crate::args;
 use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
+use crate::holds::Place;
+use crate::info;
+use crate::paint::{Paint, Tone};
+use crate::revoke::revoke;
 use crate::servers::Servers;
 use report::Report;
-use sample::Sample;
+use sample::{Key, Sample};
+use screen::{Input, Screen};
+use table::table;
+use view::{Chosen, Told, View, Wish};
+
+/// How many holders and waiters are shown of a key that is looked into.
+const HOLDERS: u32 = 20;
 
 pub fn run(servers: &Servers, options: &args::Top, out: &mut impl Write) -> Result<()> {
     if options.once || options.json {
@@ -29,25 +41,35 @@ pub fn run(servers: &Servers, options: &args::Top, out: &mut impl Write) -> Resu
     // A wrong address is told on the screen of the shell, where it stays.
     let mut nodes = servers.primaries()?;
     let first = Sample::take(&mut nodes, options.count)?;
-    let _screen = Screen::enter()?;
     watch(servers, options, nodes, first, out)
 }
 
-/// Prints what the samples say: once, or for each interval.
+/// Prints what the samples say: once, or for each interval. Where it goes on, a server that does not answer is told, and
+/// asked again.
 fn print(servers: &Servers, options: &args::Top, out: &mut impl Write) -> Result<()> {
-    let mut nodes = servers.primaries()?;
-    let mut before = Sample::take(&mut nodes, options.count)?;
+    let mut nodes = Some(servers.primaries()?);
+    let mut before = look(servers, &mut nodes, options.count)?;
     loop {
         thread::sleep(options.interval);
-        let now = Sample::take(&mut nodes, options.count)?;
+        let now = match look(servers, &mut nodes, options.count) {
+            Err(failure) if failure.status == Status::Unreachable && !options.once => {
+                nodes = None;
+                let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+                writeln!(
+                    out,
+                    "{}",
+                    json!({ "time": time, "error": failure.first_line() })
+                )?;
+                out.flush()?;
+                continue;
+            }
+            now => now?,
+        };
         let report = Report::of(&before, &now);
         if options.json {
             writeln!(out, "{}", report.json())?;
         } else {
-            report
-                .lines(None)
-                .iter()
-                .try_for_each(|line| writeln!(out, "{line}"))?;
+            write(&report, &now, out)?;
         }
         out.flush()?;
         if options.once {
@@ -57,7 +79,22 @@ fn print(servers: &Servers, options: &args::Top, out: &mut impl Write) -> Result
     }
 }
 
-/// Shows the samples until a key ends it. A server that does not answer is told, and asked again.
+/// Writes what the live view shows, with all keys.
+fn write(report: &Report, now: &Sample, out: &mut impl Write) -> io::Result<()> {
+    let mut lines = report.lines();
+    lines.push((Tone::Plain, String::new()));
+    let keys: Vec<&Key> = now.keys.iter().collect();
+    match keys.is_empty() {
+        true => lines.push((Tone::Plain, "Nobody waits.".into())),
+        false => lines.extend(table(&keys, now.servers.len() > 1).lines()),
+    }
+    let paint = Paint::of(&io::stdout());
+    lines
+        .iter()
+        .try_for_each(|(tone, line)| writeln!(out, "{}", paint.line(*tone, line)))
+}
+
+/// Shows what the servers tell until a key ends it. A server that does not answer is told, and asked again.
 fn watch(
     servers: &Servers,
     options: &args::Top,
@@ -65,30 +102,76 @@ fn watch(
     first: Sample,
     out: &mut impl Write,
 ) -> Result<()> {
+    let screen = Screen::enter()?;
     let mut nodes = Some(nodes);
-    let mut before = first;
-    draw(out, &["dsync top: measuring …".to_owned()])?;
+    let mut view = View::new();
+    let mut told = Told::Measuring;
+    let mut last = Some(first);
+    let mut next_look = Instant::now() + options.interval;
     loop {
-        if is_to_end(options.interval)? {
-            return Ok(());
-        }
-        let looked = look(servers, &mut nodes, options.count);
-        match looked {
-            Ok(now) => {
-                draw(out, &Report::of(&before, &now).lines(Some(height())))?;
-                before = now;
+        screen.draw(out, &view.lines(&told, screen.height()))?;
+        let wish = match screen.next(next_look)? {
+            Some(Input::Key(key)) => view.press(key, &told),
+            Some(Input::Resized) => Wish::Nothing,
+            None => {
+                next_look = Instant::now() + options.interval;
+                let looked = look(servers, &mut nodes, options.count);
+                told = match (looked, std::mem::replace(&mut told, Told::Measuring)) {
+                    (Ok(now), Told::Samples { now: before, .. }) => Told::Samples { before, now },
+                    (Ok(now), _) => match last.take() {
+                        Some(before) => Told::Samples { before, now },
+                        None => {
+                            last = Some(now);
+                            Told::Measuring
+                        }
+                    },
+                    (Err(failure), _) => {
+                        // Connect anew: after a failover the primary is elsewhere.
+                        nodes = None;
+                        Told::Failed(failure.to_string())
+                    }
+                };
+                Wish::Look
             }
-            Err(failure) => {
-                // Connect anew: after a failover the primary is elsewhere.
-                nodes = None;
-                let mut lines = vec![
-                    "dsync top: no answer; trying again".to_owned(),
-                    String::new(),
-                ];
-                lines.extend(failure.to_string().lines().map(str::to_owned));
-                draw(out, &lines)?;
+        };
+        match wish {
+            Wish::Nothing => continue,
+            Wish::End => return Ok(()),
+            Wish::Look => {}
+            Wish::Revoke(fence) => {
+                view.notice = match with_chosen(&view, &mut nodes, |node, chosen| {
+                    revoke(node, &chosen.place, &chosen.family, fence)
+                }) {
+                    Ok(Some(true)) => format!("revoked {fence}"),
+                    Ok(_) => format!("{fence} had ended before"),
+                    Err(failure) => failure.first_line().to_owned(),
+                };
             }
         }
+        // What cannot be told of the key is told with the next look at the servers.
+        view.info = with_chosen(&view, &mut nodes, |node, chosen| {
+            let Place { db, key } = &chosen.place;
+            let reply = sample::info(node, *db, key, &chosen.family, HOLDERS)?;
+            Ok(info::of_reply(node.name(), *db, key, &reply))
+        })
+        .ok()
+        .flatten()
+        .flatten();
+    }
+}
+
+/// Carries out something with the key that is looked into, if there is one and its server answers.
+fn with_chosen<T>(
+    view: &View,
+    nodes: &mut Option<Vec<Node>>,
+    act: impl FnOnce(&mut Node, &Chosen) -> Result<T>,
+) -> Result<Option<T>> {
+    let (Some(chosen), Some(nodes)) = (view.chosen(), nodes) else {
+        return Ok(None);
+    };
+    match nodes.iter_mut().find(|node| node.name() == chosen.server) {
+        Some(node) => act(node, chosen).map(Some),
+        None => Ok(None),
     }
 }
 
@@ -98,70 +181,4 @@ fn look(servers: &Servers, nodes: &mut Option<Vec<Node>>, count: u32) -> Result<
         None => nodes.insert(servers.primaries()?),
     };
     Sample::take(nodes, count)
-}
-
-/// Waits for an interval. Returns whether the user wants to end: q, Escape or Ctrl-C.
-fn is_to_end(interval: Duration) -> Result<bool> {
-    let until = Instant::now() + interval;
-    loop {
-        if !event::poll(until.saturating_duration_since(Instant::now()))? {
-            return Ok(false);
-        }
-        if let Event::Key(key) = event::read()? {
-            let is_ctrl_c =
-                key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-            let ends = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) || is_ctrl_c;
-            if ends && key.kind != KeyEventKind::Release {
-                return Ok(true);
-            }
-        }
-    }
-}
-
-fn height() -> usize {
-    terminal::size().map_or(24, |size| usize::from(size.1))
-}
-
-/// Draws the lines over the earlier ones, so that nothing flickers. Lines that are too long are cut.
-fn draw(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
-    let width = terminal::size().map_or(80, |size| usize::from(size.0));
-    for (nth, line) in lines.iter().enumerate() {
-        let line: String = line.chars().take(width).collect();
-        let row = u16::try_from(nth).unwrap_or(u16::MAX);
-        queue!(
-            out,
-            cursor::MoveTo(0, row),
-            style::Print(line),
-            terminal::Clear(terminal::ClearType::UntilNewLine)
-        )?;
-    }
-    let end = u16::try_from(lines.len()).unwrap_or(u16::MAX);
-    if usize::from(end) < height() {
-        queue!(
-            out,
-            cursor::MoveTo(0, end),
-            terminal::Clear(terminal::ClearType::FromCursorDown)
-        )?;
-    }
-    out.flush()
-}
-
-/// The terminal's other screen, without echo and cursor. Dropping it brings back the shell's, also after a panic.
-struct Screen;
-
-impl Screen {
-    fn enter() -> io::Result<Screen> {
-        terminal::enable_raw_mode()?;
-        let screen = Screen;
-        execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide)?;
-        Ok(screen)
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // What fails here cannot be told anywhere.
-        let _ = execute!(io::stdout(), cursor::Show, terminal::LeaveAlternateScreen);
-        let _ = terminal::disable_raw_mode();
-    }
 }

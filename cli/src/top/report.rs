@@ -6,8 +6,9 @@ use serde_json::{Value as Json, json};
 
 use super::sample::{Counters, FAMILY_NAMES, Key, LONGEST_WAIT, Sample};
 use crate::duration::{short, short_ms};
-use crate::holds::FAMILIES;
-use crate::text::{Side, Table, or_dash, printable};
+use crate::family::FAMILIES;
+use crate::paint::Tone;
+use crate::text::printable;
 
 /// The rates that are shown: the name in JSON, and that of the counters.
 const RATES: [(&str, &str); 8] = [
@@ -104,18 +105,20 @@ impl Report<'_> {
         })
     }
 
-    /// Returns the screen, of as many lines as fit; all of them without a bound.
-    pub fn lines(&self, height: Option<usize>) -> Vec<String> {
+    /// Returns the lines about all keys together.
+    pub fn lines(&self) -> Vec<(Tone, String)> {
         let counters = self.now.counters();
         let time = humantime::format_rfc3339_seconds(self.now.time);
         let servers = match self.now.servers.as_slice() {
             [one] => printable(one.as_bytes()),
             several => format!("{} primaries", several.len()),
         };
-        let mut lines = vec![format!(
-            "dsync top   {servers}   {time}   over {}",
-            short(self.elapsed)
+        let elapsed = short(self.elapsed);
+        let mut lines = vec![(
+            Tone::Heading,
+            format!("dsync top   {servers}   {time}   over {elapsed}"),
         )];
+        let mut tell = |line| lines.push((Tone::Plain, line));
         let kinds: Vec<String> = FAMILY_NAMES
             .iter()
             .zip(FAMILIES)
@@ -123,7 +126,7 @@ impl Report<'_> {
                 format!("{name} {}", counters.get(&format!("dsync_{family}_holds")))
             })
             .collect();
-        lines.push(format!(
+        tell(format!(
             "holds: {} ({})   waiters: {}   longest wait: {}",
             counters.get("dsync_holds"),
             kinds.join(", "),
@@ -131,7 +134,7 @@ impl Report<'_> {
             short_ms(counters.get(LONGEST_WAIT)),
         ));
         let rate = |name| per_second(self.rate(name));
-        lines.push(format!(
+        tell(format!(
             "per second: granted {} at once, {} after waiting; released {}, lapsed {} ({} never renewed), \
              revoked {}",
             rate("granted_at_once"),
@@ -141,7 +144,7 @@ impl Report<'_> {
             rate("lapsed_unrenewed"),
             rate("revoked"),
         ));
-        lines.push(match self.mean_wait_ms() {
+        tell(match self.mean_wait_ms() {
             None => "waits: none ended in a grant".into(),
             Some(mean) => format!(
                 "waits: {} ended in a grant, {} on average, half {}, 99 % {}",
@@ -153,83 +156,11 @@ impl Report<'_> {
         });
         let unapplied = counters.get("dsync_unapplied_changes");
         if unapplied > 0 {
-            lines.push(format!(
-                "{unapplied} changes could not be applied: look into the server's log"
-            ));
-        }
-        lines.push(String::new());
-        if self.now.keys.is_empty() {
-            lines.push("Nobody waits.".into());
-        } else {
-            lines.extend(self.table().lines());
-        }
-        if let Some(height) = height.filter(|height| lines.len() > *height) {
-            let hidden = lines.len() - height + 1;
-            lines.truncate(height.saturating_sub(1));
-            lines.push(format!("… and {hidden} more"));
+            let told =
+                format!("{unapplied} changes could not be applied: look into the server's log");
+            lines.push((Tone::Bad, told));
         }
         lines
-    }
-
-    fn table(&self) -> Table {
-        let keys = &self.now.keys;
-        let has_databases = keys.iter().any(|key| key.db != 0);
-        let has_servers = self.now.servers.len() > 1;
-        let mut headings = vec![("KEY", Side::Left)];
-        headings.extend(has_databases.then_some(("DB", Side::Right)));
-        headings.extend([
-            ("TYPE", Side::Left),
-            ("STATE", Side::Left),
-            ("WAITERS", Side::Right),
-        ]);
-        headings.extend([
-            ("LONGEST", Side::Right),
-            ("HOLDER", Side::Left),
-            ("FENCE", Side::Right),
-        ]);
-        headings.extend([
-            ("HELD", Side::Right),
-            ("LEASE LEFT", Side::Right),
-            ("NEXT", Side::Left),
-        ]);
-        headings.extend(has_servers.then_some(("SERVER", Side::Left)));
-        let mut table = Table::new(&headings);
-        for key in keys {
-            let mut row = vec![printable(&key.key)];
-            row.extend(has_databases.then(|| key.db.to_string()));
-            row.extend([
-                key.family.clone(),
-                state(key),
-                key.waiters.to_string(),
-                short_ms(key.longest_wait_ms),
-            ]);
-            match key.first_holders.first() {
-                None => row.extend(["-", "-", "-", "-"].map(String::from)),
-                Some(holder) => {
-                    let others = key.holders.saturating_sub(1);
-                    let owner = or_dash(holder.owner.as_deref());
-                    row.push(if others > 0 {
-                        format!("{owner} +{others}")
-                    } else {
-                        owner
-                    });
-                    row.push(holder.fence.to_string());
-                    row.push(short_ms(holder.held_ms));
-                    row.push(match holder.resting_ms {
-                        None => short_ms(holder.lease_left_ms),
-                        Some(ms) => format!("rests {}", short_ms(ms)),
-                    });
-                }
-            }
-            row.push(
-                key.first_waiters
-                    .first()
-                    .map_or("-".into(), |waiter| or_dash(waiter.owner.as_deref())),
-            );
-            row.extend(has_servers.then(|| key.server.clone()));
-            table.row(row);
-        }
-        table
     }
 }
 
@@ -257,15 +188,6 @@ impl Percentile {
             Percentile::Within(ms) => format!("within {}", short_ms(ms)),
             Percentile::Beyond(ms) => format!("beyond {}", short_ms(ms)),
         }
-    }
-}
-
-fn state(key: &Key) -> String {
-    match (key.state.as_str(), key.limit) {
-        ("", _) => "-".into(),
-        ("paused", _) if key.paused_ms > 0 => format!("paused {}", short_ms(key.paused_ms)),
-        (state, Some(limit)) => format!("{state} {}/{limit}", key.holders),
-        (state, None) => state.to_owned(),
     }
 }
 

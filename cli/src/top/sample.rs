@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Value, from_redis_value_ref};
 
 use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
-use crate::holds::FAMILIES;
+use crate::family::FAMILIES;
 
 /// How many holders and waiters of a key to ask for.
 const FIRST: u32 = 3;
@@ -158,7 +158,7 @@ fn contended(node: &mut Node, count: u32) -> Result<Vec<Key>> {
     let rows: Vec<Row> = node.ask(redis::cmd("DSYNC.CONTENDED").arg("COUNT").arg(count))?;
     let mut keys = Vec::with_capacity(rows.len());
     for (db, key, family, waiters, longest_wait_ms) in rows {
-        let info = info(node, db, &key, &family)?;
+        let info = info(node, db, &key, &family, FIRST)?;
         keys.push(Key {
             server: node.name().to_owned(),
             db,
@@ -178,7 +178,7 @@ fn contended(node: &mut Node, count: u32) -> Result<Vec<Key>> {
 }
 
 /// Asks for INFO of one key. A key that has another type by now, or that an ACL hides, has none; the list goes on.
-fn info(node: &mut Node, db: i64, key: &[u8], family: &str) -> Result<Value> {
+pub fn info(node: &mut Node, db: i64, key: &[u8], family: &str, count: u32) -> Result<Value> {
     let Some((_, prefix)) = FAMILIES.iter().find(|known| known.0 == family) else {
         return Ok(Value::Nil);
     };
@@ -187,7 +187,7 @@ fn info(node: &mut Node, db: i64, key: &[u8], family: &str) -> Result<Value> {
     let reply = redis::cmd(&command)
         .arg(key)
         .arg("COUNT")
-        .arg(FIRST)
+        .arg(count)
         .query(&mut node.connection);
     match reply {
         Err(error) if matches!(error.code(), Some("WRONGTYPE" | "NOPERM" | "MOVED" | "ASK")) => {

@@ -15,7 +15,7 @@ fn offered(script: &str, words: &[&str]) -> Vec<String> {
     let (last, before) = (words.len() - 1, words.len().saturating_sub(2));
     let script = format!(
         ". '{script}'; COMP_WORDS=({list}); [ ${{#COMP_WORDS[@]}} -gt {last} ] || COMP_WORDS+=(''); COMP_CWORD={last}; \
-         _dsync dsync \"${{COMP_WORDS[{last}]}}\" \"${{COMP_WORDS[{before}]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+         _dsync_or_command dsync \"${{COMP_WORDS[{last}]}}\" \"${{COMP_WORDS[{before}]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     );
     let output = Command::new("bash").arg("-c").arg(script).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -29,7 +29,18 @@ fn man_pages_name_every_subcommand_and_their_sections_have_names() {
     let names = [
         "dsync",
         "dsync-run",
+        "dsync-info",
         "dsync-ls",
+        "dsync-pause",
+        "dsync-resume",
+        "dsync-once",
+        "dsync-once-get",
+        "dsync-once-done",
+        "dsync-once-fail",
+        "dsync-group",
+        "dsync-group-expect",
+        "dsync-group-info",
+        "dsync-group-wait",
         "dsync-revoke",
         "dsync-log",
         "dsync-top",
@@ -48,6 +59,16 @@ fn man_pages_name_every_subcommand_and_their_sections_have_names() {
     let pages = fs::read_dir(folder.path("man")).unwrap().count();
     assert_eq!(pages, names.len(), "a hidden command has no page");
     let run = folder.read("man/dsync-run.1");
+    assert!(run.contains(".SH EXAMPLES\n.nf\n  dsync run"), "{run}");
+    assert!(
+        run.contains(".SH \"SEE ALSO\"\ndsync(1), dsync\\-info(1)"),
+        "{run}"
+    );
+    let get = folder.read("man/dsync-once-get.1");
+    assert!(
+        get.contains("dsync\\-once(1), dsync\\-once\\-done(1)"),
+        "{get}"
+    );
     let (_, status) = run.split_once(".SH \"EXIT STATUS\"\n.nf\n").unwrap();
     let (status, notes) = status.split_once(".SH NOTES").unwrap();
     assert!(status.contains("\n   75  busy"), "{status}");
@@ -62,7 +83,9 @@ fn bash_completes_subcommands_and_options_on_both_sides() {
     let folder = Folder::new();
     tool(&["generate", &folder.text(".")]).stdout();
     let bash = folder.text("completions/dsync.bash");
-    assert_eq!(offered(&bash, &["dsync", "re"]), ["revoke"]);
+    assert_eq!(offered(&bash, &["dsync", "re"]), ["revoke", "resume"]);
+    let types = offered(&bash, &["dsync", "ls", "--type", "''"]);
+    assert_eq!(types, ["lock", "semaphore", "group", "once"]);
     let all = offered(&bash, &["dsync", "''"]);
     for name in ["run", "ls", "revoke", "log", "top", "completions", "--url"] {
         assert!(all.iter().any(|word| word == name), "{name}: {all:?}");
@@ -79,6 +102,8 @@ fn bash_completes_subcommands_and_options_on_both_sides() {
         "an option of the server, behind the subcommand"
     );
     assert_eq!(offered(&bash, &["dsync", "help", "gen"]), [""]);
+    let commands = offered(&bash, &["dsync", "run", "--lock", "k", "--", "mkfif"]);
+    assert_eq!(commands, ["mkfifo"]);
     for script in ["dsync.bash", "_dsync", "dsync.fish"] {
         let text = folder.read(&format!("completions/{script}"));
         assert!(

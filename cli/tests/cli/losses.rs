@@ -176,7 +176,7 @@ fn unreachable_server_is_told() {
     .output();
     assert_eq!(status, 69);
     assert!(
-        stderr.contains("127.0.0.1:1") && stderr.contains("REDIS_URL"),
+        stderr.contains("127.0.0.1:1") && stderr.contains("DSYNC_URL"),
         "{stderr}"
     );
     // With a wait it tries until then.

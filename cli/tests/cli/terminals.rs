@@ -24,6 +24,10 @@ struct Screen {
 impl Screen {
     /// Starts a command of the tool on a terminal of 100 columns.
     fn of(server: &Server, arguments: &[&str]) -> Screen {
+        Screen::with(server, arguments, &[])
+    }
+
+    fn with(server: &Server, arguments: &[&str], environment: &[(&str, &str)]) -> Screen {
         let size = Winsize {
             ws_row: 30,
             ws_col: 160,
@@ -36,7 +40,9 @@ impl Screen {
         tool.stdin(side())
             .stdout(side())
             .stderr(side())
-            .env("TERM", "xterm");
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR")
+            .envs(environment.iter().copied());
         // SAFETY: setsid and ioctl are async-signal-safe.
         unsafe {
             tool.pre_exec(|| {
@@ -201,6 +207,94 @@ fn top_is_a_live_view_that_q_ends() {
     until("the shell's screen is back", || {
         screen.text().ends_with("\x1b[?1049l")
     });
+}
+
+#[test]
+fn top_sorts_and_filters_what_it_shows() {
+    let server = Server::start();
+    for (key, waiters) in [("mail", 1), ("jobs", 2)] {
+        server.ask(format!("DLOCK.ACQUIRE {key} PX 60000 TOKEN t OWNER a"));
+        for n in 0..waiters {
+            server.ask(format!("DLOCK.ACQUIRE {key} TOKEN {n} QUEUE 60000"));
+        }
+    }
+    let mut screen = Screen::of(&server, &["top", "--interval", "100ms"]);
+    screen.until_shows("keys: the longest wait first");
+    let order = |text: &str| {
+        let last = text.rfind("keys: ").unwrap_or(0);
+        (text[last..].find("mail"), text[last..].find("jobs"))
+    };
+    until(
+        "mail is first",
+        || matches!(order(&screen.text()), (Some(mail), Some(jobs)) if mail < jobs),
+    );
+    screen.press("s");
+    screen.until_shows("keys: the most waiters first");
+    until(
+        "jobs is first",
+        || matches!(order(&screen.text()), (Some(mail), Some(jobs)) if jobs < mail),
+    );
+    screen.press("/ai");
+    screen.until_shows("only keys like: ai");
+    screen.press("\r");
+    screen.until_shows("; only 'ai'");
+    until("only mail is shown", || {
+        matches!(order(&screen.text()), (Some(_), None))
+    });
+    screen.press("/x*\r");
+    screen.until_shows("Nobody waits for such a key.");
+    screen.press("\x03");
+    assert_eq!(screen.process.status(), 0);
+}
+
+#[test]
+fn top_looks_into_a_key_and_revokes_after_a_question() {
+    let server = Server::start();
+    for owner in ["web-1", "web-2"] {
+        server.ask(format!(
+            "DSEM.ACQUIRE s PX 60000 TOKEN {owner} OWNER {owner} LIMIT 2"
+        ));
+    }
+    server.ask("DSEM.ACQUIRE s PX 60000 TOKEN next OWNER web-3 QUEUE 60000");
+    let mut screen = Screen::of(&server, &["top", "--interval", "100ms"]);
+    screen.until_shows("web-3");
+    screen.press("\r");
+    screen.until_shows("semaphore 's' of");
+    screen.until_shows("of web-1   ↑ ↓ another");
+    screen.press("\x1b[B");
+    screen.until_shows("of web-2   ↑ ↓ another");
+    screen.press("r");
+    screen.until_shows("of web-2? [y/N]");
+    screen.press("\r");
+    screen.until_shows("nothing was revoked");
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 2);
+    screen.press("r");
+    until("it asks again", || {
+        screen.text().matches("of web-2? [y/N]").count() > 1
+    });
+    screen.press("y");
+    screen.until_shows("revoked ");
+    until("the hold is over and the place is given", || {
+        server.info_number("dsync", "dsync_sem_revoked") == 1
+    });
+    screen.press("q");
+    screen.until_shows("s sort");
+    screen.press("q");
+    assert_eq!(screen.process.status(), 0);
+}
+
+#[test]
+fn terminal_has_colours_unless_no_color_forbids_them() {
+    let server = Server::start();
+    server.ask("DLOCK.ACQUIRE a PX 60000 OWNER web-1");
+    for (value, has_colours) in [("", true), ("1", false)] {
+        let mut screen = Screen::with(&server, &["ls"], &[("NO_COLOR", value)]);
+        assert_eq!(screen.process.status(), 0);
+        screen.until_shows("web-1");
+        assert_eq!(screen.text().contains("\x1b["), has_colours, "{value:?}");
+    }
+    let (_, piped, _) = server.dsync(&["ls"]).output();
+    assert!(!piped.contains('\x1b'), "{piped}");
 }
 
 #[test]

@@ -1,0 +1,176 @@
+//! The options of the subcommands that are about one key.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+
+use crate::duration;
+
+/// What a key is for. A key that exists has a type; one that does not is given one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Type {
+    Lock,
+    Semaphore,
+    Group,
+    Once,
+}
+
+impl Type {
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::Lock => "lock",
+            Type::Semaphore => "semaphore",
+            Type::Group => "group",
+            Type::Once => "once",
+        }
+    }
+}
+
+/// Show who holds a key and who waits for it, of any type
+///
+/// The fields are those of the server's INFO of the key. Exit status 1: there is no such key.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  dsync info nightly\n  dsync info nightly --watch")]
+pub struct Info {
+    #[arg(value_parser = key)]
+    pub key: String,
+    /// How many holders, waiters and lanes to list (1 to 1000)
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub count: u32,
+    /// Look again each second; where stdout is no terminal, print only when something has changed
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Print a JSON object, with --watch one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Grant nobody a key for some time: the stop button of an operator
+///
+/// It ends no hold. When the time is over, the queue goes on by itself; `dsync resume` ends it earlier.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  dsync pause api 10m\n  dsync pause api 10m --type semaphore")]
+pub struct Pause {
+    #[arg(value_parser = key)]
+    pub key: String,
+    /// For how long (1ms to 30d)
+    #[arg(value_parser = duration::parse_positive)]
+    pub time: Duration,
+    /// The type of a key that does not exist yet
+    #[arg(long = "type", value_name = "TYPE")]
+    pub family: Option<Type>,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// End the pause of a key now: its queue goes on
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  dsync resume api")]
+pub struct Resume {
+    #[arg(value_parser = key)]
+    pub key: String,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Look at work that is done once, and end an attempt by its token
+#[derive(Subcommand, Debug)]
+#[command(
+    after_help = "Examples:\n  dsync once get report:7\n  dsync once done report:7 --token-file token --result ok"
+)]
+pub enum Once {
+    /// Print the result of work that is done; exit status 75 while it is not
+    Get {
+        #[arg(value_parser = key)]
+        key: String,
+        /// Print a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Record the work as done, with the token of its attempt
+    Done {
+        #[arg(value_parser = key)]
+        key: String,
+        #[command(flatten)]
+        token: Token,
+        /// What everybody who asks for the work is told
+        #[arg(long, value_name = "TEXT")]
+        result: Option<String>,
+        /// Remember for so long that the work is done [default: what the server is set to, a day]
+        #[arg(long, value_name = "TIME", value_parser = duration::parse_positive, conflicts_with = "forever")]
+        keep: Option<Duration>,
+        /// Remember it until the key is removed
+        #[arg(long)]
+        forever: bool,
+        /// Print a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// End the attempt as failed, with its token: the next in line begins
+    Fail {
+        #[arg(value_parser = key)]
+        key: String,
+        #[command(flatten)]
+        token: Token,
+        /// Why, for those who are told that the work is given up
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Nobody begins again for so long
+        #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+        delay: Option<Duration>,
+        /// Print a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// The token of a hold, which others must not see.
+#[derive(Args, Debug)]
+pub struct Token {
+    /// File whose first line is the token, with a mode as for --password-file [default: the variable DSYNC_TOKEN]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub token_file: Option<PathBuf>,
+}
+
+/// Declare the jobs of a wait group, and wait until they are done
+#[derive(Subcommand, Debug)]
+#[command(
+    after_help = "Examples:\n  dsync group expect import 100\n  dsync group wait import --wait 1h"
+)]
+pub enum Group {
+    /// Declare how many jobs the round has in all (1 to 1000000), before anybody waits. Prints how many are still owed
+    Expect {
+        #[arg(value_parser = key)]
+        key: String,
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        jobs: u32,
+        /// Print a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the round: how many members are owed, hold, are done and have lapsed, as `dsync info` does
+    Info(Info),
+    /// Wait until the round is finished. Prints how many members were done, and how many lapsed
+    ///
+    /// Exit status 75: the time was over first.
+    Wait {
+        #[arg(value_parser = key)]
+        key: String,
+        /// Wait at most so long [default: without limit]
+        #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+        wait: Option<Duration>,
+        /// Print a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn key(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("must not be empty".into()),
+        _ => Ok(text.into()),
+    }
+}
