@@ -12,6 +12,9 @@
 )]
 
 mod code;
+mod length;
+mod questions;
+mod track_record;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,9 +22,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Documents in which at least one claim names its test.
-const CLAIMING: [&str; 14] = [
+const CLAIMING: [&str; 15] = [
     "README.md",
     "ARCHITECTURE.md",
+    "TRACK-RECORD.md",
     "tests/README.md",
     "docs/locks.md",
     "docs/semaphores.md",
@@ -50,6 +54,9 @@ const SOURCES: [&str; 3] = ["src", "engine/src", "engine/tests"];
 
 /// Crates whose items documents name in the same way as tests.
 const CRATES: [&str; 5] = ["dsync", "dsync_client", "redis", "std", "tokio"];
+
+/// The pages of the site, in their order.
+const CONTENTS: &str = "docs/SUMMARY.md";
 
 /// A reader who has a minute reads this much.
 const README_BYTES: usize = 8192;
@@ -312,6 +319,22 @@ fn every_link_of_a_document_leads_somewhere() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// The site has no page that is not in its contents, and no page twice.
+#[test]
+fn contents_have_every_document_once() {
+    let contents = Page::of(&read(Path::new(CONTENTS)));
+    let mut listed: Vec<_> = (contents.links.iter())
+        .map(|link| match link.strip_prefix("../") {
+            Some(path) => PathBuf::from(path),
+            None => Path::new("docs").join(link),
+        })
+        .collect();
+    listed.sort();
+    let mut documents = documents();
+    documents.retain(|path| path != Path::new(CONTENTS));
+    assert_eq!(listed, documents);
+}
+
 #[test]
 fn index_of_docs_has_every_page() {
     let index = Page::of(&read(Path::new("docs/README.md")));
@@ -325,7 +348,8 @@ fn index_of_docs_has_every_page() {
             .into_owned()
     });
     let missing: Vec<_> = names
-        .filter(|name| name != "README.md" && !index.links.contains(name))
+        .filter(|name| !["README.md", "SUMMARY.md"].contains(&&**name))
+        .filter(|name| !index.links.contains(name))
         .collect();
     assert!(
         missing.is_empty(),

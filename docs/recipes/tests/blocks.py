@@ -1,14 +1,21 @@
-"""Reads the code blocks of a page.
+"""Reads the code of a page.
 
 A block is fenced with three backquotes and the name of its language. What a test needs besides, and a reader does not,
 stands in an HTML comment that begins with the same name, before or after the block: stand-ins for the reader's own
 functions, and assertions.
+
+A table of two columns has code in the second one if its head is the name of a language. A row is a line of code, and its
+parts between backquotes are one statement each. Rows of redis-cli are requests without their replies.
 """
 
 import re
 from typing import NamedTuple
 
-_BLOCK = re.compile(r"^```(?P<shown>[a-z-]+)\n(?P<code>.*?)^```$|^<!-- (?P<hidden>python|js)\n(?P<check>.*?)^-->$", re.M | re.S)
+_BLOCK = re.compile(
+    r"^```(?P<shown>[a-z-]+)\n(?P<code>.*?)^```$|^<!-- (?P<hidden>python|js|go|sh)\n(?P<check>.*?)^-->$", re.M | re.S
+)
+_TABLE = re.compile(r"^\|[^|\n]+\| (?P<head>redis-cli|Python|Node|Go|shell) \|\n\|[-|]+\|\n(?P<rows>(?:\|.*\n)+)", re.M)
+_LANGUAGES = {"redis-cli": "redis-cli", "Python": "python", "Node": "js", "Go": "go", "shell": "sh"}
 
 
 class Block(NamedTuple):
@@ -19,13 +26,25 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """Returns the blocks of a page, shown and hidden, in order."""
+    """Returns the code of a page, shown and hidden, in order."""
     found = []
     for match in _BLOCK.finditer(page):
         language, part = (match["shown"], "code") if match["shown"] else (match["hidden"], "check")
-        line = page.count("\n", 0, match.start(part)) + 1
-        found.append(Block(language, match[part], line))
-    return found
+        found.append(Block(language, match[part], _line(page, match.start(part))))
+    for match in _TABLE.finditer(page):
+        found.append(Block(_LANGUAGES[match["head"]], _code(match), _line(page, match.start("rows"))))
+    return sorted(found, key=lambda block: block.line)
+
+
+def _line(page: str, at: int) -> int:
+    return page.count("\n", 0, at) + 1
+
+
+def _code(table: re.Match[str]) -> str:
+    rows = [re.findall(r"`([^`]+)`", row.split("|")[2]) for row in table["rows"].splitlines()]
+    if table["head"] == "redis-cli":
+        return "".join(f"> {request}\n...\n" for row in rows for request in row)
+    return "".join("; ".join(row) + "\n" for row in rows)
 
 
 def program(found: list[Block], language: str) -> str:

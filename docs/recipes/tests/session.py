@@ -2,7 +2,7 @@
 
 `> ` or `A> ` begins a request, and the lines below are its reply as redis-cli shows it. A request without a reply waits:
 what it is answered stands further down, after `B: `. Two or more blanks and `# ` begin a remark; a line `...` stands for
-any lines.
+any lines; alone, for any reply but an error, null and 0. With RESP3, `-> ` is a message that no request asked for.
 
 Numbers that differ from run to run are compared like this: fences (15 digits or more) may be others, as long as equal ones
 are equal and greater ones greater; of other numbers from 1000 on, which are milliseconds, 10 seconds more or less will do.
@@ -23,7 +23,7 @@ _SOON = 10
 
 
 class Connection:
-    """A connection that speaks RESP2 and shows replies as redis-cli does."""
+    """A connection that shows replies as redis-cli does, in RESP2 or, after HELLO 3, in RESP3."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=_SOON)
@@ -54,9 +54,17 @@ class Connection:
         if kind == "$":
             text = self._file.read(int(rest) + 2)[:-2].decode()
             return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\r", "\\r").replace("\n", "\\n") + '"'
-        assert kind == "*", line
+        if kind == "_":
+            return "(nil)"
         count = int(rest)
         width = len(str(count))
+        if kind == ">":
+            what, names = self.reply(), self.reply()
+            return f"-> {what[1:-1]}: {names[3:]}"
+        if kind == "%":
+            pairs = [f"{n:>{width}}# {self.reply()} => {self.reply(indent + width + 2)}" for n in range(1, count + 1)]
+            return ("\n" + " " * indent).join(pairs)
+        assert kind == "*", line
         items = [f"{n:>{width}}) {self.reply(indent + width + 2)}" for n in range(1, count + 1)]
         return ("\n" + " " * indent).join(items) or "(empty array)"
 
@@ -137,6 +145,8 @@ def _wait_until_blocked(admin: Connection, clients: int, request: str) -> None:
 
 
 def _compare(expected: list[str], real: list[str], fences: _Fences) -> None:
+    if expected == ["..."] and (real[0] in ("(nil)", "(integer) 0") or real[0].startswith("(error)")):
+        raise Mismatch("the server answers:\n" + "\n".join(real))
     at = 0
     may_skip = False
     for line in expected:
