@@ -12,6 +12,7 @@
 
 mod bench;
 mod client;
+mod colours;
 mod columns;
 mod counting;
 mod invalid;

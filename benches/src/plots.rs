@@ -9,6 +9,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
+use crate::colours::{OURS, THEIRS, add_dark};
 use crate::columns::figure;
 use crate::invalid::{Context, Result};
 use crate::row::{Place, Row};
@@ -17,8 +18,6 @@ use crate::statistics::median;
 const SIZE: (u32, u32) = (860, 480);
 const BARS_SIZE: (u32, u32) = (1100, 480);
 const LABELS: (&str, u32) = ("sans-serif", 15);
-const OURS: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
-const THEIRS: RGBColor = RGBColor(0xb8, 0x6a, 0x1c);
 
 /// Draws every chart that has rows and returns the files.
 pub fn draw(rows: &[Row], out: &Path) -> Result<Vec<PathBuf>> {
@@ -49,6 +48,7 @@ pub fn draw(rows: &[Row], out: &Path) -> Result<Vec<PathBuf>> {
 fn file(chart: &str, out: &Path, draw: impl FnOnce(&Path) -> DrawResult<()>) -> Result<PathBuf> {
     let path = out.join(format!("{}.svg", chart.replace(' ', "-").to_lowercase()));
     draw(&path).context(path.display())?;
+    add_dark(&path)?;
     Ok(path)
 }
 
@@ -295,6 +295,11 @@ mod tests {
         std::fs::remove_dir_all(&out).unwrap();
         assert!(files[0].ends_with("a-curve.svg") && files[1].ends_with("bars.svg"));
         assert!(texts[0].contains("waiters") && texts[0].contains("dsync"));
+        assert!(
+            texts
+                .iter()
+                .all(|text| text.contains("prefers-color-scheme"))
+        );
         assert!(texts[1].contains("a hold, RDB"));
         // Ours once.
         assert_eq!(texts[2].matches("queue: 2.50\n").count(), 1);

@@ -59,6 +59,13 @@ pub fn is_nil(reply: &Frame<'_>) -> bool {
     *reply == Frame::Nil
 }
 
+pub fn is_waiting(reply: &Frame<'_>) -> bool {
+    matches!(
+        reply.array(),
+        Some([Frame::Bulk(b"WAITING"), Frame::Int(1..), Frame::Bulk(_)])
+    )
+}
+
 pub fn is_set<'a>(reply: &Frame<'a>) -> Option<&'a [u8]> {
     reply.is_ok().then_some(&[])
 }

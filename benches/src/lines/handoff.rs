@@ -23,6 +23,8 @@ const KEY: &[u8] = b"queue";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     Lock,
+    /// As `Lock`, and a grant counts when WAIT says that a replica has it.
+    Confirmed,
     List,
 }
 
@@ -78,6 +80,28 @@ pub fn alternating(
         samples.push_slices(&slices);
     }
     Ok(samples)
+}
+
+/// What it costs that a replica confirms each grant. Both sides are servers with the module and a replica.
+pub fn run_confirmed(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
+    let (waiters, handoffs) = (16, bench.size(300, 20));
+    let mut samples = Samples::default();
+    for pair in 0..bench.pairs() {
+        let side = |queue| {
+            let mut side = bench.ours(Setting::Replica)?;
+            let ring = Ring::new(&mut side, queue, waiters)?;
+            Ok((side, ring))
+        };
+        let mut sides = (side(Queue::Confirmed)?, side(Queue::Lock)?);
+        let slices = alternate(pair, (&mut sides.0, &mut sides.1), |(side, ring), _| {
+            Ok(median(&ring.handoffs(&mut side.control, handoffs)?))
+        })?;
+        samples.push_slices(&slices);
+    }
+    let name = format!("RELEASE → confirmed grant / RELEASE → grant, {waiters} waiters");
+    let row = Row::new("confirmed", name, "µs", samples);
+    rows.push(row.setting(Setting::Replica.name()));
+    Ok(())
 }
 
 pub fn run_growth(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
@@ -136,7 +160,7 @@ impl Ring {
             next_token: 0,
             last_fence: 0,
         };
-        if queue == Queue::Lock {
+        if queue != Queue::List {
             ring.enqueue(0)?;
             ring.receive_grant(0)?;
         }
@@ -188,7 +212,7 @@ impl Ring {
     fn write_release(&mut self, client: usize) {
         let token = token(self.tokens[client]);
         let words = match self.queue {
-            Queue::Lock => &[&b"DLOCK.RELEASE"[..], KEY, &token],
+            Queue::Lock | Queue::Confirmed => &[&b"DLOCK.RELEASE"[..], KEY, &token],
             Queue::List => &[&b"LPUSH"[..], KEY, b"1"],
         };
         write_request(&mut self.clients[client].out, words);
@@ -199,7 +223,7 @@ impl Ring {
         self.next_token += 1;
         let token = token(self.tokens[client]);
         match self.queue {
-            Queue::Lock => {
+            Queue::Lock | Queue::Confirmed => {
                 let words = [
                     &b"DLOCK.ACQUIRE"[..],
                     KEY,
@@ -210,7 +234,11 @@ impl Ring {
                     b"TOKEN",
                     &token,
                 ];
-                self.clients[client].send(&words)
+                write_request(&mut self.clients[client].out, &words);
+                if self.queue == Queue::Confirmed {
+                    write_request(&mut self.clients[client].out, &[b"WAIT", b"1", b"0"]);
+                }
+                self.clients[client].flush()
             }
             Queue::List => self.clients[client].send(&[b"BLPOP", KEY, b"0"]),
         }
@@ -221,12 +249,13 @@ impl Ring {
         let token = token(self.tokens[client]);
         let (queue, last_fence) = (self.queue, self.last_fence);
         let fence = self.clients[client].receive(|reply| match (queue, reply.array()) {
-            (Queue::Lock, Some([_, Frame::Int(fence)])) if granted(reply) == Some(&token) => {
-                Ok(*fence)
-            }
             (Queue::List, Some([Frame::Bulk(KEY), Frame::Bulk(b"1")])) => Ok(last_fence + 1),
+            (_, Some([_, Frame::Int(fence)])) if granted(reply) == Some(&token) => Ok(*fence),
             _ => Err(wrong("a grant", reply)),
         })?;
+        if queue == Queue::Confirmed {
+            self.clients[client].receive(|reply| expect(*reply == Frame::Int(1), "1", reply))?;
+        }
         if fence <= last_fence {
             return Err(Invalid::new(format!("fence {fence} after {last_fence}")));
         }

@@ -10,6 +10,7 @@ mod floods;
 mod growth;
 mod handoff;
 mod instructions;
+mod lanes;
 mod lapses;
 mod memory;
 mod native;
@@ -102,6 +103,16 @@ pub const ALL: &[Line] = &[
         "handoff-growth",
         "the same with 10,000 waiters and with 10",
         handoff::run_growth,
+    ),
+    full(
+        "confirmed",
+        "the same, until a replica has the grant",
+        handoff::run_confirmed,
+    ),
+    full(
+        "lanes",
+        "the hand-off of a semaphore with one lane and with 100,000",
+        lanes::run,
     ),
     full("workers", "16 workers on one lock", workers::run),
     full(

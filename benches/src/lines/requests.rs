@@ -4,7 +4,7 @@
 //! a place is kept and asked for again. Nothing of the server's own does the last two.
 
 use super::commands::{
-    LEASE, acquire, acquire_with_token, is_granted, is_nil, is_ok, is_one, set_nx_px,
+    LEASE, acquire, acquire_with_token, is_granted, is_nil, is_ok, is_one, is_waiting, set_nx_px,
 };
 use crate::bench::{Bench, SLICES, Side, alternate};
 use crate::invalid::Result;
@@ -142,13 +142,6 @@ fn queue(key: &[u8], token: &[u8], out: &mut Vec<u8>) {
             b"60000",
         ],
     );
-}
-
-fn is_waiting(reply: &Frame<'_>) -> bool {
-    matches!(
-        reply.array(),
-        Some([Frame::Bulk(b"WAITING"), Frame::Int(1..), Frame::Bulk(_)])
-    )
 }
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {

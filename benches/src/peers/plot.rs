@@ -8,6 +8,7 @@ use plotters::prelude::*;
 
 use super::table::duration;
 use super::{Findings, Outcome};
+use crate::colours::{OURS, THEIRS, add_dark};
 use crate::invalid::{Context, Result};
 
 const WORKERS: usize = 16;
@@ -17,8 +18,6 @@ const LINE: u32 = 30;
 const NAMES: u32 = 190;
 const SHARES: u32 = 175;
 const LABELS: (&str, u32) = ("sans-serif", 15);
-const OURS: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
-const THEIRS: RGBColor = RGBColor(0xb8, 0x6a, 0x1c);
 
 type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<LogCoord<f64>, RangedCoordf64>>;
@@ -35,6 +34,7 @@ pub fn draw(findings: &Findings, out: &Path) -> Result<Option<PathBuf>> {
     }
     let path = out.join("waits-of-16-workers.svg");
     draw_waits(&outcomes, &path).context(path.display())?;
+    add_dark(&path)?;
     Ok(Some(path))
 }
 
@@ -151,6 +151,7 @@ mod tests {
         let text = std::fs::read_to_string(path).unwrap();
         std::fs::remove_dir_all(&out).unwrap();
         assert_eq!(before, None);
+        assert!(text.contains("prefers-color-scheme"));
         assert!(text.contains("crowd") && text.contains("1/16") && !text.contains("alone"));
     }
 }
