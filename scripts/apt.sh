@@ -1,7 +1,7 @@
 #!/bin/sh
-# apt.sh: functions for the scripts that fetch servers, which read this file with `.`. They use apt with its own lists
-# and cache under $apt_home, so they need no root rights, and do not change the machine's configuration, lists or
-# packages.
+# apt.sh: functions for the scripts that fetch programs of Debian, which read this file with `.`. They use apt with its own
+# lists and cache under $apt_home, so they need no root rights, and do not change the machine's configuration, lists or
+# packages. Those that unpack do it in $work/root; the caller moves $work to its place when it is complete.
 
 # apt_with SET COMMAND ...: runs an apt command with the lists and the cache of a set, which is a directory under
 # $apt_home. A file `sources.list` in it replaces the machine's sources.
@@ -56,4 +56,40 @@ write_sources() {
     for release in "$@"; do
         echo "$kind $signed$archive $release main"
     done >"$sources"
+}
+
+# unpack SET PACKAGE ...: downloads the packages and unpacks them into $work/root.
+unpack() {
+    unpack_set=$1
+    shift
+    mkdir -p "${work:?}/root" "$work/debs"
+    (cd "$work/debs" && apt_with "$unpack_set" apt-get -q download "$@") >&2 || return 1
+    for deb in "$work"/debs/*.deb; do
+        dpkg -x "$deb" "$work/root"
+        rm "$deb"
+    done
+}
+
+# Prints the directories of the unpacked libraries for LD_LIBRARY_PATH; empty if there are none.
+library_path() {
+    find "$work/root" -name 'lib*.so*' -exec dirname {} \; | sort -u | paste -s -d : -
+}
+
+# Prints the libraries that PROGRAM lacks.
+missing_libraries() {
+    LD_LIBRARY_PATH=$(library_path) ldd "$1" | awk '/not found/ { print $1 }'
+}
+
+# uninstalled_library_packages SET PACKAGE: prints every library package that the package depends on, also indirectly, and
+# that is not installed. Its own dependencies are those that SET knows, theirs those of this machine. Leaves out the C
+# library, which must be the machine's own, because its loader belongs to it.
+uninstalled_library_packages() {
+    direct=$(apt_with "$1" apt-cache depends --important "$2" |
+        awk '$1 == "Depends:" { gsub(/[<>]/, "", $2); if ($2 ~ /^lib/) print $2 }')
+    # shellcheck disable=SC2086 # one word a package
+    apt_with machine apt-cache depends --recurse --important $direct |
+        awk '/^lib/ && !/^libc6/ && !/:/ { print }' | sort -u |
+        while read -r package; do
+            dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok' || echo "$package"
+        done
 }

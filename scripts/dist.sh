@@ -24,8 +24,9 @@ sh scripts/stage.sh tool "$work/stage"
 mv "$work/stage/usr/"* "$work/$name/"
 cp CHANGELOG.md LICENSE-APACHE LICENSE-MIT redis.conf.example "$work/$name/"
 copy_docs "$work/$name"
-find clients/*/src clients/*/README.md clients/*/LICENSE-* clients/*/pyproject.toml clients/*/package.json clients/*/Cargo.* \
-    -type f ! -path '*/__pycache__/*' ! -path '*.egg-info/*' -print0 | xargs -0 cp --parents -t "$work/$name"
+find clients/*/src clients/*/README.md clients/*/LICENSE-* clients/*/pyproject.toml clients/*/Cargo.* \
+    clients/*/package*.json clients/*/tsconfig.json clients/go clients/PROTOCOL.md \
+    -type f ! -name '*_test.go' ! -name '*.sh' ! -path '*/__pycache__/*' ! -path '*.egg-info/*' -print0 | xargs -0 cp --parents -t "$work/$name"
 perl scripts/relink.pl "$work/$name"
 {
     echo 'The programs in this archive contain parts of the Rust standard library (MIT OR Apache-2.0, copyright the Rust'

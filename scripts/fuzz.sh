@@ -6,6 +6,9 @@
 # `make compare-modules`, 60 seconds; tests/server/differential/mod.rs says what is compared. `make test` runs some
 # seconds of both; there the module is compared with itself.
 #
+# `make fuzz` begins with a million grants of a paced semaphore in the engine alone, of which `make test` makes 50,000:
+# engine/tests/model/paces.rs.
+#
 # SEED chooses the random numbers; without it each call takes a new seed. SERVERS="/path/to/redis-server ..." chooses
 # the servers; without it they are those of `make test`. Every step is logged before it is sent. A run that fails keeps
 # its log under target/fuzz or target/differential, and REPLAY=file sends the same steps again, in the same order and
@@ -58,6 +61,9 @@ if [ -n "${REPLAY:-}" ]; then
     servers=$(echo "$servers" | awk '{ print $1 }')
 else
     echo "dsync: SEED=$DSYNC_SEED, $seconds seconds a server"
+    if [ "${1:-}" != compare ]; then
+        DSYNC_GRANTS=1000000 cargo test -p dsync-engine --test model -- paces
+    fi
 fi
 
 cargo build --release

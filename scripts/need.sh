@@ -1,8 +1,8 @@
 #!/bin/sh
-# need.sh [build] [cli] [count] [deb] [hosts] [make] [peers]: makes sure that the tools for a purpose are on this machine:
-# `build` to build dsync, `cli` redis-cli, `count` to count instructions, `deb` to build Debian packages, `hosts` the tests
-# with several hosts, `make` to build servers from their sources, `peers` to install the lock libraries that the benchmark
-# compares with.
+# need.sh PURPOSE ...: makes sure that the tools for a purpose are on this machine: `build` to build dsync, `cli` redis-cli,
+# `count` to count instructions, `deb` to build Debian packages, `hosts` the tests with several hosts, `images` to build
+# container images, `make` to build servers from their sources, `peers` to install the lock libraries that the benchmark
+# compares with, `tcl` to run the servers' own tests.
 #
 # Installs only what is missing, with apt, and says what and why before it does. Starts no service: the package
 # redis-tools has redis-cli (and the libraries that Debian's servers need) but no service. That is in redis-server,
@@ -107,6 +107,10 @@ for need in "$@"; do
     hosts)
         command -v ip >/dev/null 2>&1 || want 'iproute2' 'ip, with which tests connect network namespaces and cut them off'
         ;;
+    images)
+        command -v buildah >/dev/null 2>&1 || want 'buildah crun' 'buildah, to build container images without a daemon'
+        command -v debootstrap >/dev/null 2>&1 || want 'debootstrap' 'debootstrap, which makes a small Debian for them'
+        ;;
     make)
         wants_make=yes
         has_c_compiler || want 'gcc libc6-dev' 'a C compiler, to build servers from their sources'
@@ -116,8 +120,11 @@ for need in "$@"; do
         has_venv || want 'python3 python3-venv' 'Python, with a place of its own for lock libraries'
         has_npm || want 'nodejs npm' 'Node.js and npm, for lock libraries in JavaScript'
         ;;
+    tcl)
+        command -v tclsh >/dev/null 2>&1 || want 'tcl' 'tclsh, in which the servers'"'"' own tests are written'
+        ;;
     *)
-        echo "usage: need.sh [build] [cli] [count] [deb] [hosts] [make] [peers]" >&2
+        echo "usage: need.sh [build] [cli] [count] [deb] [hosts] [images] [make] [peers] [tcl]" >&2
         exit 2
         ;;
     esac

@@ -15,7 +15,7 @@ export SOURCE_DATE_EPOCH
 
 # copy_docs FOLDER: copies the pages and their pictures, and contrib/, into FOLDER, without the programs that test them.
 copy_docs() {
-    cp README.md SECURITY.md "$1/"
+    cp README.md SECURITY.md TRACK-RECORD.md RELIABILITY.md "$1/"
     find docs contrib -type f \( -name '*.md' -o -name '*.svg' -o -path 'contrib/*' ! -name '*.py' \) -print0 |
         xargs -0 cp --parents -t "$1"
     printf '\nNames without a link, such as CONTRIBUTING.md, are files of the sources.\n' >>"$1/README.md"

@@ -1,17 +1,23 @@
 #!/usr/bin/perl
-# relink.pl FOLDER [FROM=TO ...]: mends the links of the pages (*.md) in FOLDER, which has only some files of the sources.
+# relink.pl [--sources ROOT] FOLDER [FROM=TO ...]: mends the links of the pages (*.md) in FOLDER, which has only some files
+# of the sources.
 #
-# A link to a file that FOLDER has at the same place stays. A link to FROM leads to TO, both seen from FOLDER. Of any other
-# link to a file the words stay, because the project has no address on the web that it could lead to. Blocks of code, links
-# to the web and links within a page are left alone. deb.sh and dist.sh call this; their tests look for dead links.
+# A link to a file that FOLDER has at the same place stays, and one to a folder with a README.md leads to that page. A link
+# to FROM leads to TO, both seen from FOLDER. With --sources, a file that ROOT has and FOLDER lacks is copied, and its link
+# stays. Of any other link the words stay, because the project has no address on the web that it could lead to. Blocks of
+# code, links to the web and links within a page are left alone. deb.sh, dist.sh and docs.sh call this; their tests look for
+# dead links.
 use strict;
 use warnings;
 use File::Basename qw(dirname);
+use File::Copy qw(copy);
 use File::Find qw(find);
+use File::Path qw(make_path);
 use File::Spec::Functions qw(abs2rel);
 
+my $sources = @ARGV && $ARGV[0] eq '--sources' ? (splice @ARGV, 0, 2)[1] : undef;
 my ($folder, @moves) = @ARGV;
-die "usage: relink.pl FOLDER [FROM=TO ...]\n" unless defined $folder && -d $folder;
+die "usage: relink.pl [--sources ROOT] FOLDER [FROM=TO ...]\n" unless defined $folder && -d $folder;
 my %moved = map { split /=/, $_, 2 } @moves;
 
 find({ no_chdir => 1, wanted => sub { relink($_) if -f && /\.md$/ } }, $folder);
@@ -49,5 +55,11 @@ sub destination {
     }
     my $path = join '/', @path;
     return abs2rel("/$moved{$path}", "/$place") if exists $moved{$path};
-    return -e "$folder/$path" ? $target : undef;
+    my $page = "$path/README.md";
+    return abs2rel("/$page", "/$place") if -e "$folder/$page";
+    if (defined $sources && -f "$sources/$path" && !-e "$folder/$path") {
+        make_path(dirname("$folder/$path"));
+        copy("$sources/$path", "$folder/$path") or die "$path: $!\n";
+    }
+    return -f "$folder/$path" ? $target : undef;
 }

@@ -47,30 +47,19 @@ echo "dsync: unpacking Debian's $name-server under target/servers (nothing is in
 # half-done.
 work=$servers/$name.work
 rm -rf "$work" "$home"
-mkdir -p "$work/root" "$work/debs" "$work/apt"
+mkdir -p "$work/apt"
 apt_home=$work/apt
 # shellcheck source=scripts/apt.sh
 . "$scripts/apt.sh"
-
-# fetch SET PACKAGE ...: unpacks the packages into $work/root.
-fetch() {
-    fetch_set=$1
-    shift
-    (cd "$work/debs" && apt_with "$fetch_set" apt-get -q download "$@") >&2 || return 1
-    for deb in "$work"/debs/*.deb; do
-        dpkg -x "$deb" "$work/root"
-        rm "$deb"
-    done
-}
 
 update machine
 packages="$name-server $name-tools"
 # shellcheck disable=SC2086 # one word a package
 if apt_with machine apt-cache show $packages >/dev/null 2>&1; then
-    fetch machine $packages || fail "apt knows it but could not download it."
+    unpack machine $packages || fail "apt knows it but could not download it."
 elif [ "$name" = valkey ] && [ "$(debian_release)" = bookworm ] && write_sources backports deb bookworm-backports; then
     update backports
-    fetch backports $packages || fail "the backports of Debian 12 could not be read:
+    unpack backports $packages || fail "the backports of Debian 12 could not be read:
 $(cat "$apt_home/update.log")"
 else
     fail "apt knows no such package here. (Redis is in Debian 12 and later; Valkey in the backports of Debian 12, and in later releases.)
@@ -79,35 +68,13 @@ fi
 
 binary=$work/root/usr/bin/$name-server
 
-# Prints the directories of the unpacked libraries for LD_LIBRARY_PATH; empty if none were needed.
-library_path() {
-    find "$work/root" -name 'lib*.so*' -exec dirname {} \; | sort -u | paste -s -d : -
-}
-
-missing_libraries() {
-    LD_LIBRARY_PATH=$(library_path) ldd "$binary" | awk '/not found/ { print $1 }'
-}
-
-# Prints every library package that the server depends on, also indirectly, and that is not installed. Leaves out the C
-# library, which must be the machine's own, because its loader belongs to it.
-uninstalled_library_packages() {
+if [ -n "$(missing_libraries "$binary")" ]; then
     set_of_tools=machine
     [ ! -d "$apt_home/backports" ] || set_of_tools=backports
-    direct=$(apt_with "$set_of_tools" apt-cache depends --important "$name-tools" |
-        awk '$1 == "Depends:" { gsub(/[<>]/, "", $2); if ($2 ~ /^lib/) print $2 }')
+    packages=$(uninstalled_library_packages "$set_of_tools" "$name-tools")
     # shellcheck disable=SC2086 # one word a package
-    apt_with machine apt-cache depends --recurse --important $direct |
-        awk '/^lib/ && !/^libc6/ && !/:/ { print }' | sort -u |
-        while read -r package; do
-            dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok' || echo "$package"
-        done
-}
-
-if [ -n "$(missing_libraries)" ]; then
-    packages=$(uninstalled_library_packages)
-    # shellcheck disable=SC2086 # one word a package
-    fetch machine $packages || fail "its libraries could not be downloaded: $packages"
-    [ -z "$(missing_libraries)" ] || fail "it lacks libraries: $(missing_libraries)"
+    unpack machine $packages || fail "its libraries could not be downloaded: $packages"
+    [ -z "$(missing_libraries "$binary")" ] || fail "it lacks libraries: $(missing_libraries "$binary")"
 fi
 
 # wrap PROGRAM: writes a script that sets LD_LIBRARY_PATH and replaces itself by the program, so that the process id and

@@ -38,11 +38,13 @@ if [ "${1:-}" = part ]; then
 fi
 
 # The longest come first: they mostly wait. Those that build a lot come beside them.
-parts=${PARTS:-clients/node clients/python cli clients/rust clients/conformance docs/recipes tests/clients}
+parts=${PARTS:-clients/node clients/python cli clients/rust clients/conformance clients/go docs/recipes tests/clients}
 sh scripts/need.sh build peers
 if [ -z "${SERVERS:-}" ]; then
     SERVERS="$(sh scripts/server.sh redis) $(sh scripts/server.sh valkey)"
 fi
+# Several parts need it, which must not fetch it at the same time.
+case $parts in *clients/go* | *clients/conformance* | *docs/recipes*) sh scripts/go.sh >/dev/null ;; esac
 export SERVERS LIMIT="${LIMIT:-1200}"
 CARGO_TARGET_DIR="$PWD/target" cargo build --release
 # Each part builds in a folder of its own.

@@ -35,10 +35,10 @@ sha256sum --quiet --check "${archive##*/}.sha256" || fail 'the checksum is wrong
 tar -xzf "${archive##*/}"
 name=${archive##*/}
 cd "${name%.tar.gz}" || fail "$archive has no folder of its name"
-for file in README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY-NOTICES.txt redis.conf.example \
+for file in README.md CHANGELOG.md SECURITY.md TRACK-RECORD.md RELIABILITY.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY-NOTICES.txt redis.conf.example \
     docs/upgrading.md contrib/prometheus/alerts.yml contrib/prometheus/dsync.lua contrib/grafana/dsync.json \
-    clients/python/pyproject.toml clients/python/src/dsync/__init__.py clients/node/package.json clients/node/src/index.js \
-    clients/rust/Cargo.toml clients/rust/src/lib.rs lib/redis/modules/dsync.so bin/dsync share/man/man1/dsync.1 \
+    clients/python/pyproject.toml clients/python/src/dsync/__init__.py clients/node/package-lock.json clients/node/src/index.ts \
+    clients/rust/Cargo.toml clients/rust/src/lib.rs clients/go/go.mod clients/go/lock.go lib/redis/modules/dsync.so bin/dsync share/man/man1/dsync.1 \
     share/bash-completion/completions/dsync; do
     [ -s "$file" ] || fail "$archive has no $file"
 done

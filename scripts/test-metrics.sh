@@ -17,19 +17,16 @@ if [ ! -x "$home/root/usr/bin/promtool" ]; then
     # Unpack in a directory aside, so that an interrupted run leaves nothing half-done.
     work=$home.work
     rm -rf "$work" "$home"
-    mkdir -p "$work/root" "$work/debs" "$work/apt"
+    mkdir -p "$work/apt"
     apt_home=$work/apt
     # shellcheck source=scripts/apt.sh
     . scripts/apt.sh
     update machine
-    (cd "$work/debs" && apt_with machine apt-get -q download prometheus prometheus-redis-exporter) >&2 || {
+    unpack machine prometheus prometheus-redis-exporter || {
         echo "dsync: apt could not download them:" >&2
         update_errors >&2
         exit 1
     }
-    for deb in "$work"/debs/*.deb; do
-        dpkg -x "$deb" "$work/root"
-    done
     rm -rf "$work/debs" "$work/apt"
     mv "$work" "$home"
 fi
