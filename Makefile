@@ -11,12 +11,13 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix test-clients test-metrics test-packages fuzz compare-modules bench \
-	bench-growth bench-peers bench-instructions bench-quick lint lint-clients licences install cli install-cli deb dist clean
+.PHONY: help build run test test-matrix test-clients test-metrics test-packages test-arm64 test-images test-docs bugs fuzz \
+	soak server-suites compare-modules bench bench-growth bench-peers bench-instructions bench-quick lint lint-clients licences \
+	docs install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-18s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 build: ## build the module, target/release/libdsync.so
 	@sh scripts/need.sh build
@@ -43,8 +44,29 @@ test-packages: ## test what make deb and make dist build (root; LINTIAN=yes)
 	@sh scripts/test-deb.sh
 	@sh scripts/test-dist.sh
 
+test-images: ## build the container images with buildah and Debian's packages, and start them
+	@sh scripts/test-images.sh
+
+test-arm64: ## build the module for arm64, and run server tests on Debian's Redis for arm64 under qemu (root; TESTS=)
+	@sh scripts/test-arm64.sh
+
+test-docs: ## test the site of make docs in a browser: its search, links and plots
+	@sh scripts/test-docs.sh
+
+bugs: ## seed bugs in a copy of the tree, one at a time, and see that the tests catch each (NAMES='part ...')
+	@sh scripts/need.sh build peers
+	cargo build --release
+	@DSYNC_TEST_SERVER="$${DSYNC_TEST_SERVER:-$$(sh scripts/server.sh redis)}" \
+		DSYNC_TEST_MODULE="$(CURDIR)/target/release/libdsync.so" python3 tests/bugs/run.py $(NAMES)
+
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
 	@sh scripts/fuzz.sh
+
+soak: ## the same for hours on every server that is there, two rounds at a time (HOURS=, SERVERS=, RECORD=yes)
+	@sh scripts/soak.sh
+
+server-suites: ## run the servers' own tests with the module in every server they start (SERVERS="redis-7.0 ...", UNITS=)
+	@sh scripts/server-suites.sh
 
 compare-modules: ## compare all that is seen of the module OLD=file and of this one (SECONDS=, SEED=, ... as above)
 	@sh scripts/fuzz.sh compare
@@ -79,6 +101,9 @@ lint-clients: ## the same for the Rust client and the tool
 
 licences: ## check the licences and sources of all dependencies against deny.toml
 	@sh scripts/licences.sh
+
+docs: ## build the pages as a site with search, target/docs, to be read from files
+	@sh scripts/docs.sh
 
 # Does not build, because root often has no cargo, and because the user could not clean what root has built.
 install: ## install the built module where the server may load it (PREFIX=, MODULE_DIR=, DESTDIR=)
