@@ -37,9 +37,12 @@ pub struct PlaceForm {
     pub has_options: bool,
 }
 
+fn flag(flag: u8, is_set: bool) -> u8 {
+    u8::from(is_set) * flag
+}
+
 /// Returns the options of a place as flags.
 pub fn options_of(place: &KeptPlace) -> u8 {
-    let flag = |flag: u8, is_set: bool| u8::from(is_set) * flag;
     flag(options::INDEXED, place.claim == Claim::Indexed)
         | flag(options::MIN_HOLD, place.min_hold.is_some())
         | flag(options::LANED, !place.lane.is_nameless())
@@ -53,17 +56,13 @@ impl Form<KeptPlace> for PlaceForm {
         };
         let has = |option| options & option != 0;
         let min_hold = read_min_hold(has(options::MIN_HOLD), fields)?;
-        let (lane, lane_limit) = match has(options::LANED) {
-            true => (read_lane(fields)?, LIMIT.read(fields, "lane_limit")?),
-            false => Default::default(),
+        let lane = read_lane(has(options::LANED), fields)?;
+        let lane_limit = match lane.is_nameless() {
+            true => None,
+            false => LIMIT.read(fields, "lane_limit")?,
         };
-        let family = fields.family;
-        let claim = match family {
-            Family::Semaphore if has(options::INDEXED) => Claim::Indexed,
-            _ if has(options::INDEXED) => return Err(fields.error("claim")),
-            Family::Lock if fields.flag("claim")? => Claim::Shared,
-            _ => read_claim(fields)?,
-        };
+        let shared = fields.family == Family::Lock && fields.flag("claim")?;
+        let claim = read_claim(shared, has(options::INDEXED), fields)?;
         let max_attempts = match claim {
             Claim::Run => ATTEMPTS.read(fields, "max")?,
             _ => None,
@@ -114,20 +113,24 @@ impl Form<KeptPlace> for PlaceForm {
 }
 
 /// Reads the name of a lane. Only semaphores have lanes.
-fn read_lane(fields: &mut Fields<'_>) -> Read<LaneName> {
+fn read_lane(is_there: bool, fields: &mut Fields<'_>) -> Read<LaneName> {
     match fields.family {
+        _ if !is_there => Ok(LaneName::default()),
         Family::Semaphore => Ok(fields.text("lane", 1, MAX_LANE_LEN)?.into()),
         _ => Err(fields.error("lane")),
     }
 }
 
-/// Reads the claim that a family has without a flag.
-fn read_claim(fields: &mut Fields<'_>) -> Read<Claim> {
-    Ok(match fields.family {
-        Family::Lock => Claim::Exclusive,
-        Family::Semaphore => Claim::Permits(LIMIT.read(fields, "permits")?),
-        Family::Group => Claim::Member,
-        Family::Once => Claim::Run,
+/// Reads the claim of a family, which may say that it is shared, or that it has an index.
+fn read_claim(shared: bool, indexed: bool, fields: &mut Fields<'_>) -> Read<Claim> {
+    Ok(match (fields.family, shared, indexed) {
+        (Family::Lock, true, false) => Claim::Shared,
+        (Family::Semaphore, false, true) => Claim::Indexed,
+        _ if shared || indexed => return Err(fields.error("claim")),
+        (Family::Lock, ..) => Claim::Exclusive,
+        (Family::Semaphore, ..) => Claim::Permits(LIMIT.read(fields, "permits")?),
+        (Family::Group, ..) => Claim::Member,
+        (Family::Once, ..) => Claim::Run,
     })
 }
 
@@ -140,63 +143,55 @@ fn read_min_hold(is_there: bool, fields: &mut Fields<'_>) -> Read<Option<LeaseMs
 }
 
 pub fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
-    let flag = |flag| kind & flag != 0;
-    let claim = match (fields.family, flag(SHARED), flag(INDEXED)) {
-        (Family::Lock, true, false) => Claim::Shared,
-        (Family::Semaphore, false, true) => Claim::Indexed,
-        (_, false, false) => read_claim(fields)?,
-        _ => return Err(fields.error("claim")),
-    };
-    let index = flag(INDEXED).then(|| INDEX.read(fields, "index"));
+    let has = |flag| kind & flag != 0;
+    let claim = read_claim(has(SHARED), has(INDEXED), fields)?;
+    let index = has(INDEXED).then(|| INDEX.read(fields, "index"));
     let index = index.transpose()?;
     let fence: Fence = FENCE.read(fields, "fence")?;
-    let mut grant = Grant {
+    let granted = fields.difference("granted", fence.unix())?;
+    let lease = LEASE.read(fields, "lease")?;
+    let rest = match read_min_hold(has(MIN_HOLD), fields)? {
+        min_hold if !has(RESTS) => min_hold.map_or(Rest::None, Rest::After),
+        None if fields.family.has_rests() => Rest::Now,
+        _ => return Err(fields.error("rests")),
+    };
+    let end = lease_end(granted, lease);
+    let (deadline, token) = match rest {
+        Rest::Now => (end, Token::Uuid([0; 16])),
+        Rest::None | Rest::After(_) => {
+            let deadline = fields.difference("deadline", end)?;
+            (deadline, Secret.read(fields, "token")?)
+        }
+    };
+    let owner = has(OWNED).then(|| fields.text("owner", 1, MAX_OWNER_LEN));
+    Ok(Grant {
         fence,
+        token,
         claim,
         index,
-        granted: fields.difference("granted", fence.unix())?,
-        lease: LEASE.read(fields, "lease")?,
-        rest: Rest::None,
-        deadline: UnixMs(0),
-        renewed: flag(RENEWED),
-        token: Token::Uuid([0; 16]),
-        owner: None,
-        lane: LaneName::default(),
-    };
-    if let Some(min_hold) = read_min_hold(flag(MIN_HOLD), fields)? {
-        grant.rest = Rest::After(min_hold);
-    }
-    if flag(RESTS) {
-        if flag(MIN_HOLD) || !fields.family.has_rests() {
-            return Err(fields.error("rests"));
-        }
-        (grant.rest, grant.deadline) = (Rest::Now, lease_end(&grant));
-    } else {
-        grant.deadline = fields.difference("deadline", lease_end(&grant))?;
-        grant.token = Secret.read(fields, "token")?;
-    }
-    if flag(OWNED) {
-        grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
-    }
-    if flag(LANED) {
-        grant.lane = read_lane(fields)?;
-    }
-    Ok(grant)
+        lease,
+        rest,
+        deadline,
+        granted,
+        renewed: has(RENEWED),
+        owner: owner.transpose()?.map(Into::into),
+        lane: read_lane(has(LANED), fields)?,
+    })
 }
 
 pub fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     let owner = grant.owner.as_deref().filter(|owner| !owner.is_empty());
-    let flag = |flag: u8, is_set: bool| u8::from(is_set) * flag;
-    let (renewed, owned) = (flag(RENEWED, grant.renewed), flag(OWNED, owner.is_some()));
-    let shared = flag(SHARED, grant.claim == Claim::Shared);
-    let indexed = flag(INDEXED, grant.index.is_some());
     let rest = match grant.rest {
         Rest::None => 0,
         Rest::After(_) => MIN_HOLD,
         Rest::Now => RESTS,
     };
-    let laned = flag(LANED, !grant.lane.is_nameless());
-    writer.byte(GRANT | renewed | owned | shared | indexed | rest | laned);
+    let flags = flag(RENEWED, grant.renewed)
+        | flag(OWNED, owner.is_some())
+        | flag(SHARED, grant.claim == Claim::Shared)
+        | flag(INDEXED, grant.index.is_some())
+        | flag(LANED, !grant.lane.is_nameless());
+    writer.byte(GRANT | rest | flags);
     match (grant.index, grant.claim) {
         (Some(index), _) => writer.number(index),
         (None, Claim::Permits(permits)) => writer.number(permits),
@@ -209,18 +204,18 @@ pub fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
         writer.number(min_hold.0);
     }
     if grant.rest != Rest::Now {
-        writer.difference(grant.deadline, lease_end(grant));
+        writer.difference(grant.deadline, lease_end(grant.granted, grant.lease));
         Secret.write(writer, &grant.token);
     }
     if let Some(owner) = owner {
         writer.text(owner);
     }
-    if laned != 0 {
+    if !grant.lane.is_nameless() {
         writer.text(grant.lane.as_bytes());
     }
 }
 
 /// Returns when the lease ends if it was never renewed. The deadline is close to it.
-fn lease_end(grant: &Grant) -> UnixMs {
-    UnixMs(grant.granted.0.saturating_add(u64::from(grant.lease.0)))
+fn lease_end(granted: UnixMs, lease: LeaseMs) -> UnixMs {
+    UnixMs(granted.0.saturating_add(u64::from(lease.0)))
 }
