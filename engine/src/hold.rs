@@ -14,7 +14,7 @@ mod kind;
 
 use crate::heap;
 use crate::store::slab::StateId;
-use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
+use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Moments, Token, UnixMs};
 use extras::{Extras, Numbers, U24};
 use kind::Kind;
 
@@ -169,8 +169,11 @@ impl Hold {
         self.is_marked(bits::BOXED_OPTIONS) && self.rest().0 == Rest::Now
     }
 
-    pub(crate) fn set_rests_until(&mut self, until: LeaseUs) {
-        if let Some(extras) = &mut self.extras {
+    /// Sets when the lease runs out, and until when the place stays taken, by this server's lease clock.
+    #[inline]
+    pub(super) fn set_moments(&mut self, Moments { due, rests_until }: Moments) {
+        self.due = due;
+        if let (Some(until), Some(extras)) = (rests_until, &mut self.extras) {
             extras.set_rest(extras.rest().0, until);
         }
     }

@@ -22,7 +22,7 @@ use crate::hold::{Hold, Rest};
 use crate::settings::Settings;
 use crate::state::{Body, State};
 use crate::timetable::Timetable;
-use crate::types::{ClientId, Db, Family, Fence, LeaseUs, UnixMs};
+use crate::types::{ClientId, Db, Family, Fence, LeaseUs, Moments, UnixMs};
 use crate::unasked::Removal;
 use deadlines::Wheel;
 use leftovers::{Leftovers, Piece, SMALL};
@@ -218,17 +218,10 @@ impl Store {
         leftovers.drop_entries(take(&mut self.ephemeral));
     }
 
-    /// Sets when the hold's lease runs out by this server's lease clock.
-    pub fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
+    /// Sets the moments of a hold on this server's lease clock.
+    pub fn set_moments(&mut self, id: StateId, fence: Fence, moments: Moments) {
         if let Some(body) = self.body_mut(id) {
-            body.set_due(fence, due);
-        }
-    }
-
-    /// Sets until when the place of the hold stays taken after an early end, by this server's lease clock.
-    pub fn set_rests_until(&mut self, id: StateId, fence: Fence, until: LeaseUs) {
-        if let Some(body) = self.body_mut(id) {
-            body.set_rests_until(fence, until);
+            body.set_moments(fence, moments);
         }
     }
 

@@ -125,7 +125,7 @@ impl UnixMs {
 pub struct Moments {
     /// When the lease runs out.
     pub due: LeaseUs,
-    /// Until when the place stays taken after an early end, with MINHOLD.
+    /// Until when the place stays taken after an early end, if the hold has a MINHOLD and the moment is not set yet.
     pub rests_until: Option<LeaseUs>,
 }
 

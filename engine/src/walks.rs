@@ -13,18 +13,15 @@ impl Term {
     pub fn take_up(&mut self, store: &mut Store, id: StateId, fence: Fence, from: TakeOver) {
         let state = store.get(id);
         if let Some(hold) = state.and_then(|state| state.body.holds().get(fence)) {
-            let Moments { due, rests_until } = self.moments(hold, from);
-            store.set_due(id, fence, due);
-            if let Some(until) = rests_until {
-                store.set_rests_until(id, fence, until);
-            }
+            let moments = self.moments(hold, from);
+            store.set_moments(id, fence, moments);
         }
     }
 
     /// Gives a moment to each hold of a state that was loaded just now.
     pub fn take_up_all(&mut self, store: &mut Store, id: StateId, from: TakeOver) {
         if let Some(body) = store.body_mut(id) {
-            body.set_all_due(|hold| self.moments(hold, from));
+            body.set_all_moments(|hold| self.moments(hold, from));
         }
     }
 
@@ -56,8 +53,10 @@ impl Term {
                 return false;
             }
             *budget -= 1;
-            let (fence, due) = (hold.fence(), self.give(self.took_over.due(hold)));
-            store.set_due(id, fence, due);
+            let fence = hold.fence();
+            let due = self.give(self.took_over.due(hold));
+            let rests_until = None;
+            store.set_moments(id, fence, Moments { due, rests_until });
         }
         true
     }

@@ -42,7 +42,7 @@ impl Visit<'_> {
     fn rest(&mut self, fence: Fence, how: End, until: LeaseUs) {
         let at = self.now.unix();
         self.end_by(Change::Rest { fence, how, at }, how, at);
-        self.set_due(fence, until);
+        self.set_moments(fence, until, None);
     }
 
     /// Ends a hold by this change. `decide` counts it; an end that the client of the hold did not ask for is noted.

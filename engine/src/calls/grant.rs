@@ -5,7 +5,7 @@ use crate::change::Change;
 use crate::hold::{Grant, Rest};
 use crate::short_bytes::LaneName;
 use crate::state::Body;
-use crate::types::{Claim, ClientId, Family, Fence, LeaseMs, LeaseUs, Token};
+use crate::types::{Claim, ClientId, Family, Fence, LeaseMs, LeaseUs, Moments, Token};
 use crate::visit::Visit;
 
 /// Who is told of a grant.
@@ -55,10 +55,8 @@ impl Visit<'_> {
         if let Told::Nobody { keep_ms } = told {
             let _ = self.decide(Change::Unheard { fence, keep_ms });
         }
-        self.set_due(fence, now.lease.after_ms(first.0.into()));
-        if let Some(min_hold) = min_hold {
-            self.set_rests_until(fence, min_hold);
-        }
+        let rests_until = min_hold.map(|ms| now.lease.after_ms(ms.0.into()));
+        self.set_moments(fence, now.lease.after_ms(first.0.into()), rests_until);
         if let Told::Client { client, ephemeral } = told {
             self.bind(fence, client, ephemeral);
         }
@@ -116,7 +114,7 @@ impl Visit<'_> {
             deadline,
         };
         if self.decide(renew).is_ok() {
-            self.set_due(fence, self.now.lease.after_ms(lease.0.into()));
+            self.set_moments(fence, self.now.lease.after_ms(lease.0.into()), None);
         }
     }
 
@@ -139,20 +137,14 @@ impl Visit<'_> {
         }
     }
 
-    /// Gives the lease of a hold its end.
-    pub(crate) fn set_due(&mut self, fence: Fence, due: LeaseUs) {
+    /// Gives the lease of a hold its end, and says until when its place stays taken if it was granted with MINHOLD.
+    #[inline]
+    pub(crate) fn set_moments(&mut self, fence: Fence, due: LeaseUs, rests_until: Option<LeaseUs>) {
         if let Some(id) = self.state {
-            let due = self.engine.term.give(due);
-            self.engine.store.set_due(id, fence, due);
-        }
-    }
-
-    #[cold]
-    fn set_rests_until(&mut self, fence: Fence, min_hold: LeaseMs) {
-        if let Some(id) = self.state {
-            let until = self.now.lease.after_ms(min_hold.0.into());
-            let until = self.engine.term.give(until);
-            self.engine.store.set_rests_until(id, fence, until);
+            let term = &mut self.engine.term;
+            let due = term.give(due);
+            let rests_until = rests_until.map(|until| term.give(until));
+            (self.engine.store).set_moments(id, fence, Moments { due, rests_until });
         }
     }
 

@@ -293,9 +293,13 @@ impl HoldSet {
         Ok(ended)
     }
 
-    /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
-    pub(super) fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
-        let before = self.change(fence, |hold| std::mem::replace(&mut hold.due, due));
+    /// Sets the moments of a hold on this server's lease clock. Returns whether there is such a hold.
+    pub(super) fn set_moments(&mut self, fence: Fence, moments: Moments) -> bool {
+        let before = self.change(fence, |hold| {
+            let before = hold.due;
+            hold.set_moments(moments);
+            before
+        });
         if let (HoldSet::Many(many), Ok(before)) = (self, before) {
             // Remove the old entry before the new one is added: an entry left under an old moment would lapse the
             // hold early, or never.
@@ -305,15 +309,11 @@ impl HoldSet {
         before.is_ok()
     }
 
-    /// Sets when each lease runs out, and until when each place stays taken, and builds the index anew.
-    pub(super) fn set_all_due(&mut self, mut moments: impl FnMut(&Hold) -> Moments) {
+    /// Sets the moments of each hold, and builds the index anew.
+    pub(super) fn set_all_moments(&mut self, mut moments: impl FnMut(&Hold) -> Moments) {
         let set = |hold: &mut Hold| {
-            let Moments { due, rests_until } = moments(hold);
-            hold.due = due;
-            if let Some(until) = rests_until {
-                hold.set_rests_until(until);
-            }
-            (due, hold.fence())
+            hold.set_moments(moments(hold));
+            (hold.due, hold.fence())
         };
         match self {
             HoldSet::Few(hold) => drop(hold.as_mut().map(set)),
@@ -322,7 +322,7 @@ impl HoldSet {
     }
 
     /// Changes one hold in place. `change` must not touch fence, token and index, which the set is searched by,
-    /// nor the permits. [`HoldSet::set_due`] mends the index by `due`.
+    /// nor the permits. [`HoldSet::set_moments`] mends the index by `due`.
     ///
     /// # Errors
     /// If there is no such hold.

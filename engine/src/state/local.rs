@@ -4,7 +4,7 @@
 use super::body::{Body, Value};
 use super::families::policy::Retention;
 use crate::hold::Hold;
-use crate::types::{ClientId, Fence, LeaseUs, Moments, Turn, UnixMs};
+use crate::types::{ClientId, Fence, InUse, Moments, Turn, UnixMs};
 
 impl Body {
     fn retention_mut(&mut self) -> Option<&mut Retention> {
@@ -15,24 +15,16 @@ impl Body {
         }
     }
 
-    /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
-    pub fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
+    /// Sets the moments of a hold on this server's lease clock. Returns whether there is such a hold.
+    pub fn set_moments(&mut self, fence: Fence, moments: Moments) -> bool {
         let holds = self.holds_mut();
-        holds.is_ok_and(|holds| holds.set_due(fence, due))
-    }
-
-    /// Sets until when the place of the hold stays taken after an early end, by this server's lease clock.
-    pub fn set_rests_until(&mut self, fence: Fence, until: LeaseUs) {
-        if let Ok(holds) = self.holds_mut() {
-            // Without such a hold there is nothing to set.
-            let _ = holds.change(fence, |hold| hold.set_rests_until(until));
-        }
+        holds.is_ok_and(|holds| holds.set_moments(fence, moments))
     }
 
     /// Sets the moments of each hold, much faster than one by one. For a state that was loaded just now.
-    pub fn set_all_due(&mut self, moments: impl FnMut(&Hold) -> Moments) {
+    pub fn set_all_moments(&mut self, moments: impl FnMut(&Hold) -> Moments) {
         if let Ok(holds) = self.holds_mut() {
-            holds.set_all_due(moments);
+            holds.set_all_moments(moments);
         }
     }
 

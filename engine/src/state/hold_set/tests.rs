@@ -27,6 +27,13 @@ fn hold(n: u64, permits: u32) -> Hold {
     hold
 }
 
+fn due(us: u64) -> Moments {
+    Moments {
+        due: LeaseUs(us),
+        rests_until: None,
+    }
+}
+
 #[test]
 fn hold_set_of_every_small_size_agrees_with_a_list() {
     for size in 0..6 {
@@ -102,14 +109,14 @@ fn hold_set_finds_a_hold_under_its_new_due() {
     for size in 1..4 {
         let mut set = HoldSet::default();
         (1..=size).for_each(|n| set.insert(hold(n, 1)));
-        assert!(set.set_due(Fence(1), LeaseUs(1)), "{size} holds");
+        assert!(set.set_moments(Fence(1), due(1)), "{size} holds");
         set.check_invariants();
         assert_eq!(
             set.earliest(LeaseUs(0)),
             Some((LeaseUs(1), Fence(1))),
             "{size} holds"
         );
-        assert!(!set.set_due(Fence(9), LeaseUs(1)), "{size} holds");
+        assert!(!set.set_moments(Fence(9), due(1)), "{size} holds");
     }
 }
 
@@ -230,10 +237,7 @@ fn hold_set_finds_all_holds_under_their_new_due() {
     for size in 0..5 {
         let mut set = HoldSet::default();
         (1..=size).for_each(|n| set.insert(hold(n, 1)));
-        set.set_all_due(|hold| Moments {
-            due: LeaseUs(hold.fence().0),
-            rests_until: None,
-        });
+        set.set_all_moments(|hold| due(hold.fence().0));
         set.check_invariants();
         let earliest = (size > 0).then_some((LeaseUs(1), Fence(1)));
         assert_eq!(set.earliest(LeaseUs(0)), earliest, "{size} holds");
