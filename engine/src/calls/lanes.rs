@@ -101,13 +101,10 @@ impl Visit<'_> {
         let Some((lanes, lane)) = lanes.zip(lane) else {
             return Ok(());
         };
+        let places = if is_kept { kept } else { places } as u64;
         let (places, kept) = lanes.places(lane);
         let (queues, settings) = (&self.engine.queues, &self.engine.settings);
-        let (free, free_kept) = queues.left_for_lane(self.queue, settings);
-        let (places, free) = match is_kept {
-            true => (kept as u64, free_kept),
-            false => (places as u64, free),
-        };
+        let free = queues.left_for_lane(self.queue, is_kept, settings);
         match places > 0 && places >= free {
             true => Err(FullQueue::Lane(places)),
             false => Ok(()),

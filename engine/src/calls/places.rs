@@ -21,7 +21,7 @@ impl Visit<'_> {
             self.check_room_for_kept(lane)?;
         }
         let (queues, settings) = (&mut self.engine.queues, &self.engine.settings);
-        queues.check_room(self.queue, 1, settings)?;
+        queues.check_room(self.queue, 1, false, settings)?;
         queues.give_up_vacant(self.queue, settings);
         Ok(())
     }
@@ -29,7 +29,7 @@ impl Visit<'_> {
     pub(crate) fn check_room_for_kept(&self, lane: Option<&LaneName>) -> Result<(), FullQueue> {
         self.check_room_in_lane(lane, true)?;
         let (queues, settings) = (&self.engine.queues, &self.engine.settings);
-        queues.check_room_for_kept(self.queue, 1, settings)
+        queues.check_room(self.queue, 1, true, settings)
     }
 
     /// Draws the rank of a new place. The answer is that there are no more numbers.

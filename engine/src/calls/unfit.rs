@@ -86,9 +86,8 @@ impl Engine {
             return Ok(());
         }
         let (queue, queues, settings) = (self.queues.find(db, name), &self.queues, &self.settings);
-        let room = queues.check_room_for_kept(queue, places, settings);
-        room.and_then(|()| queues.check_room(queue, places, settings))
-            .map_err(|full| Unfit::ManyPlaces { places, full })
+        let check = |kept| queues.check_room(queue, places, kept, settings);
+        (check(true).and_then(|()| check(false))).map_err(|full| Unfit::ManyPlaces { places, full })
     }
 
     fn check_change(&self, change: &Change, now: Now) -> Result<(), Unfit> {

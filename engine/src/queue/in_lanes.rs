@@ -3,7 +3,6 @@
 use crate::queue::queues::Queues;
 use crate::queue::wait_queue::WaitQueue;
 use crate::settings::Settings;
-use crate::short_bytes::LaneName;
 use crate::store::slab::StateId;
 use crate::types::{InUse, QueueId, Turn};
 
@@ -46,24 +45,10 @@ impl Queues {
         self.change(id, |queue| queue.lanes.keep()) == Some(true)
     }
 
-    /// Notes that the value of the queue's name may be another one.
-    pub fn sort_lanes_anew(&mut self, id: QueueId) {
-        if let Some(queue) = self.queues.get_mut(&id) {
-            queue.lanes.sort_anew();
-        }
-    }
-
-    /// Returns how many places are still free under the bounds for the lanes of a queue, and how many kept ones. Vacant
-    /// places are free.
-    pub fn left_for_lane(&self, id: Option<QueueId>, settings: &Settings) -> (u64, u64) {
-        let queue = id.and_then(|id| self.get(id));
-        let here = queue.map_or(0, WaitQueue::waiters) as u64;
-        let kept_here = queue.map_or(0, WaitQueue::kept) as u64;
-        let all = self.places - self.vacant.len() as u64;
-        let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
-        let left = |bound: u64, taken: u64| bound.saturating_sub(taken);
-        let free = left(per_key, here).min(left(server, all));
-        let free_kept = left(per_key / 2, kept_here).min(left(server / 2, self.kept));
-        (free, free_kept)
+    /// Returns how many places, or kept ones, are still free under the bounds for the lanes of a queue.
+    pub fn left_for_lane(&self, id: Option<QueueId>, kept: bool, settings: &Settings) -> u64 {
+        let [here, all] = self.taken(id, kept, settings);
+        let left = |(taken, most): (u64, u64)| most.saturating_sub(taken);
+        left(here).min(left(all))
     }
 }

@@ -14,12 +14,10 @@
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use crate::answer::FullQueue;
 use crate::heap;
 use crate::queue::place::{Parked, Presence};
 use crate::queue::queues::Queues;
 use crate::queue::wait_queue::WaitQueue;
-use crate::settings::Settings;
 use crate::short_bytes::KeyName;
 use crate::types::{Db, Fence, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
 
@@ -29,28 +27,6 @@ impl Queues {
         let place = self.get(id).and_then(|queue| queue.place(rank));
         let presence = place.map(|place| &place.presence);
         matches!(presence, Some(Presence::Kept { until: kept }) if *kept == until)
-    }
-
-    /// Checks that there is room for so many more kept places: they take at most half of each bound, because one
-    /// connection can make many.
-    ///
-    /// # Errors
-    /// If kept places would go beyond the half of a bound: that half.
-    pub fn check_room_for_kept(
-        &self,
-        queue: Option<QueueId>,
-        more: u64,
-        settings: &Settings,
-    ) -> Result<(), FullQueue> {
-        let kept_here = queue.and_then(|id| self.get(id)).map_or(0, WaitQueue::kept);
-        let (per_key, server) = (settings.max_waiters_per_key / 2, settings.max_waiters / 2);
-        if (kept_here as u64).saturating_add(more) > per_key {
-            return Err(FullQueue::HalfOfKey(per_key));
-        }
-        if self.kept.saturating_add(more) > server {
-            return Err(FullQueue::HalfOfServer(server));
-        }
-        Ok(())
     }
 
     /// Notes that nobody waits on a kept place any more, and that it is kept until then; 0 gives it no moment. Returns

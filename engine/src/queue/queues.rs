@@ -112,7 +112,27 @@ impl Queues {
         self.last_number
     }
 
-    /// Checks that there is room for so many more places in a queue, if vacant ones are given up for them.
+    /// Returns how many requests wait in a queue and how many may, and the same of the server. Vacant places make way.
+    /// With `kept`, those on kept places: they take at most half of each bound, because one connection can make many.
+    pub(super) fn taken(
+        &self,
+        queue: Option<QueueId>,
+        kept: bool,
+        settings: &Settings,
+    ) -> [(u64, u64); 2] {
+        let queue = queue.and_then(|id| self.get(id));
+        let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
+        if kept {
+            let here = queue.map_or(0, WaitQueue::kept) as u64;
+            return [(here, per_key / 2), (self.kept, server / 2)];
+        }
+        let here = queue.map_or(0, WaitQueue::waiters) as u64;
+        let waiters = self.places - self.vacant.len() as u64;
+        [(here, per_key), (waiters, server)]
+    }
+
+    /// Checks that there is room for so many more places in a queue, kept ones or others, if vacant ones are given up for
+    /// them.
     ///
     /// # Errors
     /// If waiters alone would go beyond a bound: that bound.
@@ -122,17 +142,15 @@ impl Queues {
         more: u64,
         settings: &Settings,
     ) -> Result<(), FullQueue> {
-        let here = queue.and_then(|id| self.get(id));
-        let waiters_here = here.map_or(0, WaitQueue::waiters) as u64;
-        let waiters = self.places - self.vacant.len() as u64;
-        let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
-        if waiters_here.saturating_add(more) > per_key {
-            return Err(FullQueue::Key(per_key));
-        }
-        if waiters.saturating_add(more) > server {
-            return Err(FullQueue::Server(server));
-        }
-        Ok(())
+        let is_full = |(taken, most): (u64, u64)| taken.saturating_add(more) > most;
+        let [here, all] = self.taken(queue, kept, settings);
+        Err(match (is_full(here), is_full(all)) {
+            (true, _) if kept => FullQueue::HalfOfKey(here.1),
+            (true, _) => FullQueue::Key(here.1),
+            (false, true) if kept => FullQueue::HalfOfServer(all.1),
+            (false, true) => FullQueue::Server(all.1),
+            (false, false) => return Ok(()),
+        })
     }
 
     /// Gives up vacant places, the oldest first, until there is room for one more place in a queue.
