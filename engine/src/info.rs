@@ -150,7 +150,9 @@ impl<'e> Look<'e> {
         let queue = self.queue();
         let lanes = queue.and_then(WaitQueue::lanes);
         let lanes = lanes.filter(|lanes| !lanes.are_nameless());
-        lanes.map(drop).or(body.holds().lanes().map(drop))?;
+        if lanes.is_none() && !body.holds().has_lanes() {
+            return None;
+        }
         let waiting = || lanes.into_iter().flat_map(Lanes::waiting);
         let first = waiting().take(count).map(|(name, rank, waiters)| LaneInfo {
             name: name.as_bytes(),

@@ -16,7 +16,7 @@ use crate::queue::place::Place;
 use crate::queue::wait_queue::{Left, WaitQueue};
 use crate::state::{Body, Misfit};
 use crate::store::slab::StateId;
-use crate::types::{ClientId, Db, Family, InUse, Now, QueueId, Rank, WaiterId};
+use crate::types::{ClientId, Db, Family, Now, QueueId, Rank, WaiterId};
 
 /// The key holds another family's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,7 +217,7 @@ impl<'v> Visit<'v> {
         let limit_changes = body.limits().changes.saturating_sub(changes_before);
         engine.stats.counters_mut(family).limit_changes += limit_changes;
         let in_lanes = family == Family::Semaphore
-            && (engine.queues.keep_any_lanes() || body.holds().lanes().is_some());
+            && (engine.queues.keep_any_lanes() || body.holds().has_lanes());
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         engine.stats.decided(family, change, unrenewed);
         engine.store.count(family, change);
@@ -245,8 +245,8 @@ impl<'v> Visit<'v> {
             return;
         };
         let turn = engine.queues.next_turn();
-        body.set_turn(lane, turn);
-        let permits = body.holds().in_use(lane).permits;
+        let body = self.state.and_then(|id| engine.store.body_mut(id));
+        let in_use = body.map(|body| body.set_turn(lane, turn));
         let queue = self.queue.and_then(|id| engine.queues.get_mut(id));
         if let Some(lanes) = queue.and_then(|queue| queue.lanes.get_mut()) {
             lanes.note(lane, InUse { permits, turn });

@@ -14,8 +14,6 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::change::Misfit;
 use crate::heap;
 use crate::hold::{Grant, Hold, Rest};
-use crate::state::in_lanes::InLanes;
-use crate::state::indexes::Indexes;
 use crate::state::options::Options;
 use crate::types::{Fence, InUse, LeaseUs, Moments, Token, Turn};
 
@@ -118,7 +116,7 @@ impl HoldSet {
             }
             (_, Some(many)) => {
                 let holds = many.by_fence.len() - many.by_token.len();
-                (holds, many.options.resting_permits())
+                (holds, many.options.get().map_or(0, |of| of.resting_permits))
             }
         }
     }
@@ -180,7 +178,7 @@ impl HoldSet {
     pub(crate) fn accepts(&self, grant: &Grant) -> bool {
         let is_taken = grant.index.is_some_and(|n| match self.parts() {
             (one, None) => one.is_some_and(|hold| hold.index() == Some(n)),
-            (_, Some(many)) => many.options.indexes().is_some_and(|all| all.contains(n)),
+            (_, Some(many)) => (many.options.get()).is_some_and(|of| of.indexes.contains(n)),
         });
         let is_known = || grant.rest != Rest::Now && self.by_token(&grant.token).is_some();
         !is_taken && self.get(grant.fence).is_none() && !is_known()
@@ -190,33 +188,43 @@ impl HoldSet {
     pub(crate) fn free_index(&self) -> u32 {
         match self.parts() {
             (one, None) => u32::from(one.is_some_and(|hold| hold.index() == Some(0))),
-            (_, Some(many)) => many.options.indexes().map_or(0, Indexes::lowest_free),
+            (_, Some(many)) => (many.options.get()).map_or(0, |of| of.indexes.lowest_free()),
         }
     }
 
-    /// Returns what the holds of a lane take, and its turn if it has holds.
+    /// Returns what the holds of a lane take, and its turn. While all holds are in one lane, its turn need not be known:
+    /// every other lane that comes to have as much in use will have a later one.
     pub(crate) fn in_use(&self, lane: &[u8]) -> InUse {
         let all = self.permits();
-        match self.lanes() {
-            Some(lanes) => lanes.get(lane, all),
-            None => InUse {
-                permits: if lane.is_empty() { all } else { 0 },
-                ..InUse::default()
+        let own = match self.parts() {
+            (one, None) => one.map_or(&[][..], Hold::lane),
+            (_, Some(many)) => match many.options.get() {
+                Some(of) => return of.lanes.get(lane, all),
+                None => &[],
             },
+        };
+        InUse {
+            permits: if lane == own { all } else { 0 },
+            ..InUse::default()
         }
     }
 
-    /// Returns what the holds take in each lane, if one of them has a lane.
-    pub(crate) fn lanes(&self) -> Option<&InLanes> {
-        self.parts().1?.options.lanes()
+    /// Whether one of the holds has a lane.
+    pub(crate) fn has_lanes(&self) -> bool {
+        match self.parts() {
+            (one, None) => one.is_some_and(|hold| !hold.lane().is_empty()),
+            (_, Some(many)) => (many.options.get()).is_some_and(|of| !of.lanes.is_empty()),
+        }
     }
 
-    /// Sets the turn of a lane, if it has holds and a hold has a lane.
-    pub(super) fn set_turn(&mut self, lane: &[u8], turn: Turn) {
-        if let HoldSet::Many(many) = self
-            && let Some(lanes) = many.options.lanes_mut()
-        {
-            lanes.set_turn(lane, turn);
+    /// Sets the turn of a lane. Returns what it has in use, with this turn.
+    pub(super) fn set_turn(&mut self, lane: &[u8], turn: Turn) -> InUse {
+        if let HoldSet::Many(many) = self {
+            many.options.set_turn(lane, turn);
+        }
+        InUse {
+            turn,
+            ..self.in_use(lane)
         }
     }
 
@@ -230,8 +238,7 @@ impl HoldSet {
         debug_assert!(self.accepts(&hold.to_grant()));
         match self {
             HoldSet::Many(many) => many.insert(hold),
-            // What a lane has in use is counted for several holds only.
-            HoldSet::Few(few) if few.is_none() && hold.lane().is_empty() => *few = Some(hold),
+            HoldSet::Few(few @ None) => *few = Some(hold),
             HoldSet::Few(few) => {
                 let mut many = Box::<Many>::default();
                 few.take().into_iter().for_each(|first| many.insert(first));
@@ -304,7 +311,7 @@ impl HoldSet {
             // Remove the old entry before the new one is added: an entry left under an old moment would lapse the
             // hold early, or never.
             many.by_deadline.remove(&(before, fence));
-            many.by_deadline.insert((due, fence));
+            many.by_deadline.insert((moments.due, fence));
         }
         before.is_ok()
     }

@@ -28,11 +28,10 @@ impl Body {
         }
     }
 
-    /// Sets the turn of a lane of a semaphore, if it has holds and a hold names a lane.
-    pub fn set_turn(&mut self, lane: &[u8], turn: Turn) {
-        if let Ok(holds) = self.holds_mut() {
-            holds.set_turn(lane, turn);
-        }
+    /// Sets the turn of a lane of a semaphore. Returns what it has in use, with this turn.
+    pub fn set_turn(&mut self, lane: &[u8], turn: Turn) -> InUse {
+        let holds = self.holds_mut();
+        holds.map_or(InUse::default(), |holds| holds.set_turn(lane, turn))
     }
 
     /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the

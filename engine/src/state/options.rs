@@ -5,16 +5,17 @@ use super::in_lanes::InLanes;
 use super::indexes::Indexes;
 use crate::heap;
 use crate::hold::Hold;
+use crate::types::Turn;
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Options(Option<Box<OfHolds>>);
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-struct OfHolds {
-    indexes: Indexes,
-    lanes: InLanes,
+pub struct OfHolds {
+    pub indexes: Indexes,
+    pub lanes: InLanes,
     /// How much of a limit the holds take that rest.
-    resting_permits: u64,
+    pub resting_permits: u64,
 }
 
 impl Options {
@@ -47,26 +48,15 @@ impl Options {
         }
     }
 
-    pub fn indexes(&self) -> Option<&Indexes> {
-        self.0.as_ref().map(|of_holds| &of_holds.indexes)
+    pub fn get(&self) -> Option<&OfHolds> {
+        self.0.as_deref()
     }
 
-    /// Returns what the holds take in each lane, if one of them has a lane.
-    pub fn lanes(&self) -> Option<&InLanes> {
-        let lanes = self.0.as_ref().map(|of_holds| &of_holds.lanes);
-        lanes.filter(|lanes| !lanes.is_empty())
-    }
-
-    pub fn lanes_mut(&mut self) -> Option<&mut InLanes> {
-        let lanes = self.0.as_mut().map(|of_holds| &mut of_holds.lanes);
-        lanes.filter(|lanes| !lanes.is_empty())
-    }
-
-    /// Returns how much of a limit the holds take that rest.
-    pub fn resting_permits(&self) -> u64 {
-        self.0
-            .as_ref()
-            .map_or(0, |of_holds| of_holds.resting_permits)
+    /// Sets the turn of a lane that has holds.
+    pub fn set_turn(&mut self, lane: &[u8], turn: Turn) {
+        if let Some(of_holds) = &mut self.0 {
+            of_holds.lanes.set_turn(lane, turn);
+        }
     }
 
     /// Takes the options apart, one piece at a step.
