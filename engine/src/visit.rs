@@ -238,18 +238,13 @@ impl<'v> Visit<'v> {
             _ => return,
         };
         let engine = &mut *self.engine;
-        let queue = self.queue.and_then(|id| engine.queues.get(id));
-        let waits = queue.is_some_and(|queue| queue.lanes().is_some());
-        let body = self.state.and_then(|id| engine.store.body_mut(id));
-        let Some(body) = body.filter(|body| waits || body.holds().lanes().is_some()) else {
-            return;
-        };
         let turn = engine.queues.next_turn();
         let body = self.state.and_then(|id| engine.store.body_mut(id));
         let in_use = body.map(|body| body.set_turn(lane, turn));
         let queue = self.queue.and_then(|id| engine.queues.get_mut(id));
-        if let Some(lanes) = queue.and_then(|queue| queue.lanes.get_mut()) {
-            lanes.note(lane, InUse { permits, turn });
+        let lanes = queue.and_then(|queue| queue.lanes.get_mut());
+        if let Some((lanes, in_use)) = lanes.zip(in_use) {
+            lanes.note(lane, in_use);
         }
     }
 
@@ -260,15 +255,10 @@ impl<'v> Visit<'v> {
         limit.unwrap_or(0)
     }
 
-    /// Whether all who wait stand aside, in a queue or beside holds in which somebody said LANE.
+    /// Whether all who wait stand aside, in lanes.
     fn all_stand_aside(&self) -> bool {
-        let queue = || {
-            self.queue()
-                .filter(|queue| !queue.has_other_line(Family::Semaphore))
-        };
-        self.engine.queues.keep_any_lanes()
-            && (queue().and_then(WaitQueue::lanes))
-                .is_some_and(|lanes| lanes.all_stand_aside(self.limit_of_queue()))
+        let stand_aside = |queue: &WaitQueue| queue.all_stand_aside(self.limit_of_queue());
+        self.engine.queues.keep_any_lanes() && self.queue().is_some_and(stand_aside)
     }
 
     /// Makes an empty state if the key has none. Returns its id; `None` if all two billion ids are in use.

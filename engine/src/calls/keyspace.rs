@@ -56,9 +56,11 @@ impl Engine {
     /// Notes that the name has another value, or none. Returns whether requests wait for it.
     pub fn name_changed_hands(&mut self, db: Db, name: &[u8]) -> bool {
         let queue = self.queues.find(db, name);
-        if let Some(queue) = queue {
-            self.queues.set_due(queue);
-            self.queues.sort_lanes_anew(queue);
+        if let Some(id) = queue {
+            self.queues.set_due(id);
+            if let Some(queue) = self.queues.get_mut(id) {
+                queue.lanes.sort_anew();
+            }
         }
         queue.is_some()
     }

@@ -5,9 +5,12 @@ use crate::answer::{FullQueue, Refusal};
 use crate::calls::next::Next;
 use crate::queue::place::Request;
 use crate::short_bytes::LaneName;
-use crate::state::Body;
+use crate::state::HoldSet;
 use crate::types::Family;
 use crate::visit::Visit;
+
+/// How many lanes one visit sorts.
+const SLICE: u32 = 1_024;
 
 impl Visit<'_> {
     /// Chooses a lane, and returns what the queue needs next; `InLanes` if its lanes are not sorted yet, and `None` if it
@@ -29,24 +32,19 @@ impl Visit<'_> {
 
     /// Sorts the lanes of the queue and chooses one. Returns false if there are too many to sort them in one visit.
     pub(crate) fn choose_lane(&mut self) -> bool {
-        let Some(id) = self.queue else { return true };
-        let engine = &mut *self.engine;
-        let body = self.state.and_then(|id| engine.store.get(id));
-        let holds = body.map(|state| state.body.holds());
-        let in_use = |lane: &LaneName| {
-            let in_use = holds.map(|holds| holds.in_use(lane.as_bytes()));
-            in_use.unwrap_or_default()
-        };
-        if !engine.queues.sort_lanes(id, self.state, in_use) {
-            return false;
-        }
         let limit = self.limit_of_queue();
-        let taken = self.body().map_or(0, |body| body.holds().permits());
-        let queue = self.engine.queues.get_mut(id);
-        if let Some(lanes) = queue.and_then(|queue| queue.lanes.get_mut()) {
+        let engine = &mut *self.engine;
+        let lanes = (self.queue).and_then(|id| engine.queues.lanes_of(id, self.state));
+        let Some(lanes) = lanes else { return true };
+        let state = self.state.and_then(|id| engine.store.get(id));
+        let holds = state.map(|state| state.body.holds());
+        let in_use = |lane: &LaneName| holds.map(|holds| holds.in_use(lane.as_bytes()));
+        let is_sorted = lanes.sort(&mut { SLICE }, |lane| in_use(lane).unwrap_or_default());
+        if is_sorted {
+            let taken = holds.map_or(0, HoldSet::permits);
             lanes.choose(limit, taken < u64::from(limit));
         }
-        true
+        is_sorted
     }
 
     /// Begins to keep lanes, before the first place that names one joins the queue. Who waits for free permits already
@@ -67,14 +65,11 @@ impl Visit<'_> {
         let queue = self.queue();
         let limit = || limit.unwrap_or(0).max(self.limit_of_queue());
         queue.is_some_and(|queue| match queue.lanes() {
-            _ if queue.has_other_line(Family::Semaphore) => false,
-            Some(lanes) => !lanes.has_line(&request.lane) && lanes.all_stand_aside(limit()),
+            Some(lanes) => queue.all_stand_aside(limit()) && lanes.places(&request.lane).0 == 0,
             // All who wait are in the nameless lane.
-            None if request.lane.is_nameless() => false,
+            None if request.lane.is_nameless() || queue.has_other_line(Family::Semaphore) => false,
             None => queue.head().is_some_and(|head| {
-                let holds = self.body().map(Body::holds);
-                let own = holds.map_or(0, |holds| holds.in_use(&[]).permits);
-                own + u64::from(head.claim.permits()) > u64::from(limit())
+                self.in_use(&[]) + u64::from(head.claim.permits()) > u64::from(limit())
             }),
         })
     }
@@ -82,11 +77,15 @@ impl Visit<'_> {
     /// Whether the lane of a request has room for it under its LANELIMIT.
     pub(super) fn fits_lane(&self, request: &Request) -> bool {
         request.lane_limit.is_none_or(|most| {
-            let holds = self.body().map(Body::holds);
-            let lane = request.lane.as_bytes();
-            let in_use = holds.map_or(0, |holds| holds.in_use(lane).permits);
+            let in_use = self.in_use(request.lane.as_bytes());
             in_use + u64::from(request.claim.permits()) <= u64::from(most)
         })
+    }
+
+    /// Returns how many permits the holds of a lane take.
+    fn in_use(&self, lane: &[u8]) -> u64 {
+        let body = self.body();
+        body.map_or(0, |body| body.holds().in_use(lane).permits)
     }
 
     /// Checks that the lane of a new place, or of one that is to be kept, has fewer such places than are still free under
@@ -101,8 +100,8 @@ impl Visit<'_> {
         let Some((lanes, lane)) = lanes.zip(lane) else {
             return Ok(());
         };
-        let places = if is_kept { kept } else { places } as u64;
         let (places, kept) = lanes.places(lane);
+        let places = if is_kept { kept } else { places } as u64;
         let (queues, settings) = (&self.engine.queues, &self.engine.settings);
         let free = queues.left_for_lane(self.queue, is_kept, settings);
         match places > 0 && places >= free {

@@ -1,10 +1,11 @@
 //! The lanes of all queues: their turns, and how many places one lane may have.
 
+use crate::queue::lanes::Lanes;
 use crate::queue::queues::Queues;
 use crate::queue::wait_queue::WaitQueue;
 use crate::settings::Settings;
 use crate::store::slab::StateId;
-use crate::types::{InUse, QueueId, Turn};
+use crate::types::{QueueId, Turn};
 
 impl Queues {
     /// The number of lanes in which somebody waits, in queues in which a place names a lane.
@@ -22,16 +23,11 @@ impl Queues {
         self.turns_from = self.next_turn();
     }
 
-    /// Sorts the lanes of a queue, if it has any, by what is in use of this value. Returns whether all of them are sorted;
-    /// one call sorts a bounded number.
-    pub fn sort_lanes(
-        &mut self,
-        id: QueueId,
-        state: Option<StateId>,
-        in_use: impl Fn(&LaneName) -> InUse,
-    ) -> bool {
-        let (turns_from, queue) = (self.turns_from, self.queues.get_mut(&id));
-        queue.is_none_or(|queue| queue.lanes.sort((state, turns_from), in_use))
+    /// Returns the lanes of a queue, if it keeps any, as those of this value: see [`Lanes::belong_to`].
+    pub fn lanes_of(&mut self, id: QueueId, state: Option<StateId>) -> Option<&mut Lanes> {
+        let lanes = self.queues.get_mut(&id)?.lanes.get_mut()?;
+        lanes.belong_to((state, self.turns_from));
+        Some(lanes)
     }
 
     /// Begins to keep lanes in a queue. Returns false if it kept them already.

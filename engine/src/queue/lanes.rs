@@ -15,7 +15,7 @@
 //! What a lane has in use is a copy: the holds have the truth. [`Lanes::sort`] copies it, in slices, whenever the value of
 //! the key is another one or a server takes over. Until it is done, nobody is chosen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::heap;
@@ -37,7 +37,7 @@ type Order = (u64, Turn, Rank);
 /// Where a lane stands: how many permits its first request asks for, and its order among those that ask for as many.
 type Seat = (u32, Order);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Lane {
     name: LaneName,
     in_use: InUse,
@@ -50,21 +50,27 @@ struct Lane {
     seat: Option<Seat>,
 }
 
-/// Invariants, once [`Lanes::sort`] is done: each lane has a place in line or a vacant one; `seats` has the `seat` of
-/// each lane whose first request does not exceed its LANELIMIT; `heads` has the first seat of each number of permits.
+/// Invariants, once [`Lanes::sort`] is done: each lane has a place in line or a vacant one; the seating has the `seat` of
+/// each lane whose first request does not exceed its LANELIMIT.
 #[derive(Debug, Default)]
 pub struct Lanes {
-    /// The value whose holds are counted, and the turn from which turns count: up to it a lane has none.
-    of: (Option<StateId>, Turn),
     lanes: BTreeMap<LaneName, Lane>,
-    seats: BTreeMap<Seat, LaneName>,
-    heads: BTreeMap<Order, u32>,
-    /// The lanes in which somebody waits, by their first places.
-    firsts: BTreeMap<Rank, LaneName>,
+    seating: Seating,
     /// The place that was chosen, and did not fit.
-    chosen: Option<(LaneName, Rank)>,
+    chosen: Option<Rank>,
     /// The lanes that have come or lost their last place since they were last sorted.
     touched: Vec<LaneName>,
+}
+
+/// The order of the lanes. Invariant: `heads` has the first seat of each number of permits.
+#[derive(Debug, Default)]
+struct Seating {
+    /// The value whose holds are counted, and the turn from which turns count: up to it a lane has none.
+    of: (Option<StateId>, Turn),
+    seats: BTreeSet<Seat>,
+    heads: BTreeSet<(Order, u32)>,
+    /// The lanes in which somebody waits, by their first places.
+    firsts: BTreeMap<Rank, LaneName>,
     /// The lanes from this one on are not in the order yet.
     unsorted: Option<LaneName>,
 }
@@ -75,10 +81,7 @@ impl Lane {
             name,
             in_use: InUse { permits: 0, turn },
             is_new: true,
-            line: BTreeMap::new(),
-            vacant: 0,
-            kept: 0,
-            seat: None,
+            ..Lane::default()
         }
     }
 
@@ -100,28 +103,71 @@ impl Lane {
     }
 }
 
+impl Seating {
+    /// Changes a lane, and its seat with it.
+    fn change<R>(&mut self, lane: &mut Lane, change: impl FnOnce(&mut Lane) -> R) -> R {
+        let before = lane.first();
+        let result = change(lane);
+        let first = lane.first();
+        if first != before {
+            before.map(|rank| self.firsts.remove(&rank));
+            let first = first.map(|rank| (rank, lane.name.clone()));
+            self.firsts.extend(first);
+        }
+        let unsorted = self.unsorted.as_ref();
+        let is_sorted = !lane.is_new && unsorted.is_none_or(|from| lane.name < *from);
+        let seat = lane.seat(self.of.1);
+        if is_sorted && seat != lane.seat {
+            let before = std::mem::replace(&mut lane.seat, seat);
+            self.move_lane(before, seat);
+        }
+        result
+    }
+
+    /// Moves a lane from one seat to another.
+    fn move_lane(&mut self, before: Option<Seat>, after: Option<Seat>) {
+        let group = |seat: Option<Seat>| seat.map(|(permits, _)| permits);
+        let groups = [
+            group(after).filter(|_| group(after) != group(before)),
+            group(before),
+        ];
+        let old = groups.map(|group| self.head(group?));
+        before.map(|seat| self.seats.remove(&seat));
+        self.seats.extend(after);
+        let new = groups.map(|group| self.head(group?));
+        for (old, new) in old.into_iter().zip(new).filter(|(old, new)| old != new) {
+            old.map(|head| self.heads.remove(&head));
+            self.heads.extend(new);
+        }
+    }
+
+    /// Returns the first of the seats with this number of permits, for `heads`.
+    fn head(&self, permits: u32) -> Option<(Order, u32)> {
+        let first = (permits, (0, Turn(0), Rank(Fence(0))));
+        let (group, order) = self.seats.range(first..).next()?;
+        (*group == permits).then_some((*order, permits))
+    }
+
+    /// Returns the first place of the lane that comes first under this limit, unless all stand aside.
+    fn first(&self, limit: u32) -> Option<Rank> {
+        // With a limit of 0 all stand aside.
+        let mut heads = self.heads.iter().filter(|_| limit > 0);
+        let head = heads.find(|(order, permits)| fits((*permits, *order), limit));
+        head.map(|((.., rank), _)| *rank)
+    }
+}
+
 impl Lanes {
     /// Returns lanes of which only the nameless one has places.
     pub fn of_nameless(line: BTreeMap<Rank, Ask>, vacant: usize) -> Lanes {
-        if line.is_empty() && vacant == 0 {
-            return Lanes::default();
+        let mut lanes = Lanes::default();
+        if !line.is_empty() || vacant > 0 {
+            lanes.come(&LaneName::default(), Turn(0), |lane| {
+                lane.kept = line.values().filter(|ask| ask.is_kept).count();
+                (lane.line, lane.vacant) = (line, vacant);
+            });
         }
-        let kept = line.values().filter(|ask| ask.is_kept).count();
-        let name = LaneName::default();
-        let first = line.first_key_value();
-        let firsts = first.map(|(rank, _)| (*rank, name.clone()));
-        let lane = Lane {
-            line,
-            vacant,
-            kept,
-            ..Lane::new(name.clone(), Turn(0))
-        };
-        Lanes {
-            lanes: BTreeMap::from([(name.clone(), lane)]),
-            touched: vec![name],
-            firsts: firsts.into_iter().collect(),
-            ..Lanes::default()
-        }
+        lanes
     }
 
     /// Whether no lane with a name has a place.
@@ -130,16 +176,14 @@ impl Lanes {
         lanes.all(|lane| lane.name.is_nameless() || lane.is_empty())
     }
 
-    /// Adds a place, or a vacant one if `ask` is `None`. If the lane is new, it comes with this turn.
+    /// Adds a place, or a vacant one if `ask` is `None`. Of a place in line that is there already, notes that this counts
+    /// of it now. If the lane is new, it comes with this turn.
     pub fn join(&mut self, name: &LaneName, rank: Rank, ask: Option<Ask>, turn: Turn) {
-        self.lanes.entry(name.clone()).or_insert_with(|| {
-            self.touched.push(name.clone());
-            Lane::new(name.clone(), turn)
-        });
-        self.change(name.as_bytes(), |lane| match ask {
+        self.come(name, turn, |lane| match ask {
             Some(ask) => {
+                let before = lane.line.insert(rank, ask);
                 lane.kept += usize::from(ask.is_kept);
-                lane.line.insert(rank, ask);
+                lane.kept -= usize::from(before.is_some_and(|before| before.is_kept));
             }
             None => lane.vacant += 1,
         });
@@ -160,97 +204,59 @@ impl Lanes {
         }
     }
 
-    /// Notes that a place in line is not kept any more.
-    pub fn unkeep(&mut self, name: &LaneName, rank: Rank) {
-        self.change(name.as_bytes(), |lane| {
-            if let Some(ask) = lane.line.get_mut(&rank) {
-                lane.kept -= usize::from(std::mem::take(&mut ask.is_kept));
-            }
-        });
-    }
-
     /// Notes what a lane has in use after a grant or the end of a hold, and the turn that it has from then on.
     pub fn note(&mut self, name: &[u8], in_use: InUse) {
         self.change(name, |lane| lane.in_use = in_use);
     }
 
-    fn change<R>(&mut self, name: &[u8], change: impl FnOnce(&mut Lane) -> R) -> Option<R> {
-        let lane = self.lanes.get_mut(name)?;
-        let before = lane.first();
-        let result = change(lane);
-        let first = lane.first();
-        if first != before {
-            before.map(|rank| self.firsts.remove(&rank));
-            let first = first.map(|rank| (rank, lane.name.clone()));
-            self.firsts.extend(first);
-        }
-        let unsorted = self.unsorted.as_ref();
-        let is_sorted = !lane.is_new && unsorted.is_none_or(|from| name < from.as_bytes());
-        let seat = lane.seat(self.of.1);
-        if is_sorted && seat != lane.seat {
-            let name = lane.name.clone();
-            let before = std::mem::replace(&mut lane.seat, seat);
-            before.inspect(|seat| self.put(*seat, None));
-            seat.inspect(|seat| self.put(*seat, Some(name)));
-        }
-        Some(result)
+    /// Changes a lane to which a place comes. If it is new, it comes with this turn.
+    fn come(&mut self, name: &LaneName, turn: Turn, change: impl FnOnce(&mut Lane)) {
+        let lane = self.lanes.entry(name.clone()).or_insert_with(|| {
+            self.touched.push(name.clone());
+            Lane::new(name.clone(), turn)
+        });
+        self.seating.change(lane, change);
     }
 
-    /// Gives the seat to this lane, or removes it.
-    fn put(&mut self, seat: Seat, lane: Option<LaneName>) {
-        let head = |seats: &BTreeMap<Seat, LaneName>| {
-            let first = (seat.0, (0, Turn(0), Rank(Fence(0))));
-            let (head, _) = seats.range(first..).next()?;
-            (head.0 == seat.0).then_some(head.1)
-        };
-        let before = head(&self.seats);
-        match lane {
-            Some(lane) => self.seats.insert(seat, lane),
-            None => self.seats.remove(&seat),
-        };
-        let after = head(&self.seats);
-        if before != after {
-            if let Some(order) = before {
-                self.heads.remove(&order);
-            }
-            self.heads.extend(after.map(|order| (order, seat.0)));
-        }
+    fn change<R>(&mut self, name: &[u8], change: impl FnOnce(&mut Lane) -> R) -> Option<R> {
+        let lane = self.lanes.get_mut(name)?;
+        Some(self.seating.change(lane, change))
     }
 
     /// Notes that the lanes must be sorted anew: what they have in use may have changed without [`Lanes::note`].
     pub fn sort_anew(&mut self) {
-        self.seats.clear();
-        self.heads.clear();
+        self.seating.seats.clear();
+        self.seating.heads.clear();
         self.touched.clear();
-        self.unsorted = Some(LaneName::default());
+        self.seating.unsorted = Some(LaneName::default());
     }
 
     /// Notes which value's holds are counted, and from where turns count. If these are others than before, the lanes
     /// must be sorted anew. When a server takes over, nobody is chosen.
     pub fn belong_to(&mut self, of: (Option<StateId>, Turn)) {
-        if self.of != of {
+        if self.seating.of != of {
             self.sort_anew();
-            self.chosen.take_if(|_| of.1 != self.of.1);
-            self.of = of;
+            self.chosen.take_if(|_| of.1 != self.seating.of.1);
+            self.seating.of = of;
         }
     }
 
     /// Goes on where these lanes have left off, which had the same places and more.
     pub fn take_up(&mut self, before: &Lanes) {
-        self.of = before.of;
-        self.chosen.clone_from(&before.chosen);
+        self.seating.of = before.seating.of;
+        self.chosen = before.chosen;
     }
 
     /// Sorts lanes, each of which costs one of the budget. Returns whether all of them are sorted.
     pub fn sort(&mut self, budget: &mut u32, in_use: impl Fn(&LaneName) -> InUse) -> bool {
         loop {
-            let unsorted = || self.lanes.range(self.unsorted.clone()?..).next();
+            let unsorted = || self.lanes.range(self.seating.unsorted.clone()?..).next();
             let name = match self.touched.last() {
                 Some(name) => name.clone(),
                 None => match unsorted() {
                     Some((name, _)) => name.clone(),
                     None => {
-                        self.unsorted = None;
+                        self.seating.unsorted = None;
                         return true;
                     }
                 },
@@ -268,7 +274,7 @@ impl Lanes {
         if !is_touched {
             let rest = (Bound::Excluded(&name), Bound::Unbounded);
             let next = self.lanes.range::<LaneName, _>(rest).next();
-            self.unsorted = next.map(|(name, _)| name.clone());
+            self.seating.unsorted = next.map(|(name, _)| name.clone());
         }
         let now = in_use(&name);
         let is_empty = self.change(name.as_bytes(), |lane| {
@@ -290,47 +296,41 @@ impl Lanes {
 
     /// Whether the lanes are sorted, so that one can be chosen.
     pub fn is_sorted(&self) -> bool {
-        self.unsorted.is_none() && self.touched.is_empty()
+        self.seating.unsorted.is_none() && self.touched.is_empty()
     }
 
     /// Chooses the place that is served next under this limit, if one was not chosen before that still waits as the first
     /// of its lane and does not stand aside. Without free permits nobody is chosen anew.
     pub fn choose(&mut self, limit: u32, is_free: bool) {
         debug_assert!(self.is_sorted());
-        let chosen = self.chosen.take().filter(|(name, rank)| {
-            let seat = self.lanes.get(name).and_then(|lane| lane.seat);
-            seat.is_some_and(|seat| seat.1.2 == *rank && fits(seat, limit))
+        let chosen = self.chosen.filter(|rank| {
+            let lane = self
+                .seating
+                .firsts
+                .get(rank)
+                .and_then(|name| self.lanes.get(name));
+            lane.is_some_and(|lane| lane.seat.is_some_and(|seat| fits(seat, limit)))
         });
-        let first = || self.first(limit).filter(|_| is_free);
-        let first = || first().map(|(seat, lane)| (lane.clone(), seat.1.2));
+        let first = || self.seating.first(limit).filter(|_| is_free);
         self.chosen = chosen.or_else(first);
     }
 
     /// Returns the place that was chosen.
     pub fn chosen(&self) -> Option<Rank> {
-        self.chosen.as_ref().map(|(_, rank)| *rank)
+        self.chosen
     }
 
     /// Whether nobody could be served under this limit, whatever other lanes give back.
     pub fn all_stand_aside(&self, limit: u32) -> bool {
-        self.is_sorted() && self.first(limit).is_none()
-    }
-
-    /// Returns the lane that comes first under this limit, unless all stand aside.
-    fn first(&self, limit: u32) -> Option<(&Seat, &LaneName)> {
-        // With a limit of 0 all stand aside.
-        let heads = self.heads.iter().filter(|_| limit > 0);
-        let mut seats = heads.map(|(order, permits)| (*permits, *order));
-        let seat = seats.find(|seat| fits(*seat, limit))?;
-        self.seats.get_key_value(&seat)
+        self.is_sorted() && self.seating.first(limit).is_none()
     }
 
     /// Takes the lanes apart, one entry of a map at a step.
     pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send {
         let lines = self.lanes.into_values().flat_map(|lane| lane.line);
-        let seats = self.seats.into_iter().map(drop);
-        let heads = self.heads.into_iter().map(drop);
-        let firsts = self.firsts.into_iter().map(drop);
+        let seats = self.seating.seats.into_iter().map(drop);
+        let heads = self.seating.heads.into_iter().map(drop);
+        let firsts = self.seating.firsts.into_iter().map(drop);
         lines.map(drop).chain(seats).chain(heads).chain(firsts)
     }
 
@@ -338,7 +338,7 @@ impl Lanes {
     pub fn heap_bytes(&self) -> usize {
         let sizes = [
             size_of::<(LaneName, Lane)>() + size_of::<(Rank, Ask)>(),
-            size_of::<(Seat, LaneName)>(),
+            size_of::<Seat>(),
             size_of::<(Order, u32)>(),
             size_of::<(Rank, LaneName)>(),
         ];
@@ -346,16 +346,9 @@ impl Lanes {
         heap::allocated(size_of::<Lanes>()) + trees.iter().sum::<usize>()
     }
 
-    /// Whether somebody waits in this lane.
-    pub fn has_line(&self, name: &LaneName) -> bool {
-        self.lanes
-            .get(name)
-            .is_some_and(|lane| !lane.line.is_empty())
-    }
-
     /// Returns the lanes in which somebody waits, the longest wait first, each with its first place and how many wait.
     pub fn waiting(&self) -> impl ExactSizeIterator<Item = (&LaneName, Rank, usize)> {
-        let firsts = self.firsts.iter();
+        let firsts = self.seating.firsts.iter();
         firsts.map(|(rank, name)| (name, *rank, self.places(name).0))
     }
 
@@ -370,12 +363,20 @@ impl Lanes {
         lane.map_or((0, 0), |lane| (lane.line.len(), lane.kept))
     }
 
-    /// Counts the places in line of the lane up to and with this one, but no further than `most`.
-    /// `None` if the place is in no lane.
+    /// Returns the place's position in its lane: see [`position`]. `None` if it is in no lane.
     pub fn position(&self, name: &LaneName, rank: Rank, most: usize) -> Option<usize> {
         let line = &self.lanes.get(name)?.line;
-        let is_in_line = line.contains_key(&rank);
-        is_in_line.then(|| line.range(..=rank).take(most).count())
+        line.contains_key(&rank).then(|| position(line, rank, most))
+    }
+}
+
+/// Counts the places in a line up to and with this one, but no further than `most`.
+pub fn position<T>(line: &BTreeMap<Rank, T>, rank: Rank, most: usize) -> usize {
+    // A new request is the last, so it need not be counted.
+    let last = line.last_key_value();
+    match last.is_some_and(|(last, _)| *last == rank) {
+        true => line.len().min(most),
+        false => line.range(..=rank).take(most).count(),
     }
 }
 

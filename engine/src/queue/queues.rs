@@ -135,11 +135,12 @@ impl Queues {
     /// them.
     ///
     /// # Errors
-    /// If waiters alone would go beyond a bound: that bound.
+    /// If those that wait would go beyond a bound, or beyond the half of one: that bound or half.
     pub fn check_room(
         &self,
         queue: Option<QueueId>,
         more: u64,
+        kept: bool,
         settings: &Settings,
     ) -> Result<(), FullQueue> {
         let is_full = |(taken, most): (u64, u64)| taken.saturating_add(more) > most;

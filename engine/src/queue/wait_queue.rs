@@ -16,7 +16,7 @@ use std::ops::Bound;
 use crate::answer::Answer;
 use crate::change::KeptPlace;
 use crate::heap;
-use crate::queue::lanes::Lanes;
+use crate::queue::lanes::{Lanes, position};
 use crate::queue::place::{Parked, Place, Presence, Watcher};
 use crate::short_bytes::KeyName;
 use crate::store::slab::StateId;
@@ -168,6 +168,13 @@ impl WaitQueue {
         self.index.by_family[family as usize] < self.line.len()
     }
 
+    /// Whether all who wait stand aside under this limit, in lanes.
+    pub fn all_stand_aside(&self, limit: u32) -> bool {
+        let lanes = self.lanes();
+        let lanes = lanes.filter(|_| !self.has_other_line(Family::Semaphore));
+        lanes.is_some_and(|lanes| lanes.all_stand_aside(limit))
+    }
+
     /// Returns the lanes, if a place of the queue names one.
     pub fn lanes(&self) -> Option<&Lanes> {
         self.lanes.get()
@@ -225,12 +232,7 @@ impl WaitQueue {
         {
             return position;
         }
-        // A new request is the last, so it need not be counted.
-        let last = self.line.last_key_value();
-        match last.is_some_and(|(last, _)| *last == rank) {
-            true => self.line.len().min(most),
-            false => self.line.range(..=rank).take(most).count(),
-        }
+        position(&self.line, rank, most)
     }
 
     /// Returns the place in line that comes after this one.
@@ -297,7 +299,7 @@ impl WaitQueue {
             place.standing = place.standing.with(None, place.standing.bound);
             self.index.kept -= 1;
             self.index.kept_bytes -= place.heap_bytes();
-            self.lanes.unkeep(place);
+            self.lanes.enter(place, Turn::default());
         }
         true
     }

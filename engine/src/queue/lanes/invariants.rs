@@ -13,21 +13,27 @@ impl Lanes {
             lanes.map(places).collect::<Vec<_>>()
         });
         assert_eq!(all[0], all[1], "the places of the lanes");
-        assert_eq!(self.firsts, again.firsts, "the first places of the lanes");
+        assert_eq!(
+            self.seating.firsts, again.seating.firsts,
+            "the first places of the lanes"
+        );
     }
 
     /// Panics unless each lane is sorted by what it has in use.
     pub fn check_in_use(&self, in_use: impl Fn(&LaneName) -> u64) {
         // A vacant place may be given up for a place of another queue.
         let mut touched = self.touched.iter().filter_map(|name| self.lanes.get(name));
-        let is_sorted = self.unsorted.is_none() && touched.all(Lane::is_empty);
+        let is_sorted = self.seating.unsorted.is_none() && touched.all(Lane::is_empty);
         assert!(is_sorted, "not sorted");
         for lane in self.lanes.values() {
             assert_eq!(lane.in_use.permits, in_use(&lane.name), "in use");
-            assert_eq!(lane.seat, lane.seat(self.of.1), "its seat");
-            assert!(lane.seat.is_none_or(|seat| self.seats.contains_key(&seat)));
+            assert_eq!(lane.seat, lane.seat(self.seating.of.1), "its seat");
+            assert!(
+                lane.seat
+                    .is_none_or(|seat| self.seating.seats.contains(&seat))
+            );
         }
         let seats = self.lanes.values().filter_map(|lane| lane.seat).count();
-        assert_eq!(self.seats.len(), seats, "a seat too many");
+        assert_eq!(self.seating.seats.len(), seats, "a seat too many");
     }
 }

@@ -4,12 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::queue::lanes::{Ask, Lanes};
 use crate::queue::place::Place;
-use crate::short_bytes::LaneName;
-use crate::store::slab::StateId;
-use crate::types::{Family, InUse, Rank, Turn};
-
-/// How many lanes one call sorts.
-const SLICE: u32 = 1_024;
+use crate::types::{Family, Rank, Turn};
 
 /// Invariant: if there are lanes, they have all places for permits.
 #[derive(Default)]
@@ -22,19 +17,6 @@ impl QueueLanes {
 
     pub fn get_mut(&mut self) -> Option<&mut Lanes> {
         self.0.as_deref_mut()
-    }
-
-    /// Sorts the lanes, if there are any: see [`Lanes::sort`]. Returns whether all of them are sorted.
-    pub fn sort(
-        &mut self,
-        of: (Option<StateId>, Turn),
-        in_use: impl Fn(&LaneName) -> InUse,
-    ) -> bool {
-        let Some(lanes) = &mut self.0 else {
-            return true;
-        };
-        lanes.belong_to(of);
-        lanes.sort(&mut { SLICE }, in_use)
     }
 
     /// Notes that what the lanes have in use may have changed without [`Lanes::note`].
@@ -60,7 +42,7 @@ impl QueueLanes {
         self.0.is_some()
     }
 
-    /// Notes a place that has come to the queue, with the turn that a new lane has.
+    /// Notes a place that has come to the queue, with the turn that a new lane has; or that a place in line has changed.
     pub(super) fn enter(&mut self, place: &Place, turn: Turn) {
         if let Some(lanes) = self.0.as_mut().filter(|_| is_for_permits(place)) {
             let ask = place.is_in_line().then(|| ask(place));
@@ -72,13 +54,6 @@ impl QueueLanes {
     pub(super) fn leave(&mut self, place: &Place) {
         if let Some(lanes) = self.0.as_mut().filter(|_| is_for_permits(place)) {
             lanes.leave(&place.lane, place.rank());
-        }
-    }
-
-    /// Notes that a place in line is not kept any more.
-    pub(super) fn unkeep(&mut self, place: &Place) {
-        if let Some(lanes) = &mut self.0 {
-            lanes.unkeep(&place.lane, place.rank());
         }
     }
 }

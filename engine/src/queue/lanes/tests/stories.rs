@@ -152,7 +152,10 @@ fn at_most_1414_groups_of_lanes_stand_aside_by_limit() {
         semaphore.ask(&lane(number), one(limit + 1 - number as u32));
     }
     assert!(semaphore.sort() && semaphore.lanes.all_stand_aside(limit));
-    assert_eq!((semaphore.lanes.heads.len(), number), (1_413, 1_413));
+    assert_eq!(
+        (semaphore.lanes.seating.heads.len(), number),
+        (1_413, 1_413)
+    );
 }
 
 #[test]
@@ -172,13 +175,13 @@ fn lane_counts_its_places_in_line() {
     assert_eq!(lanes.places(&own), (3, 2));
     let positions = |lanes: &Lanes| ranks.map(|rank| lanes.position(&own, rank, 2));
     assert_eq!(positions(lanes), [1, 2, 2].map(Some));
-    lanes.unkeep(&own, ranks[2]);
+    lanes.join(&own, ranks[2], Some(one(1)), Turn::default());
     assert_eq!(lanes.places(&own), (3, 1));
     lanes.leave(&own, ranks[1]);
     lanes.leave(&own, ranks[0]);
     assert_eq!(lanes.places(&own), (1, 0));
     assert_eq!(positions(lanes), [None, None, Some(1)]);
-    assert!(lanes.has_line(&own));
+    assert_eq!(lanes.places(&other), (3, 0));
     lanes.leave(&own, ranks[2]);
-    assert!(!lanes.has_line(&own) && lanes.has_line(&other));
+    assert_eq!(lanes.places(&own), (0, 0));
 }
