@@ -173,8 +173,10 @@ impl Hold {
     #[inline]
     pub(super) fn set_moments(&mut self, Moments { due, rests_until }: Moments) {
         self.due = due;
-        if let (Some(until), Some(extras)) = (rests_until, &mut self.extras) {
-            extras.set_rest(extras.rest().0, until);
+        if rests_until > LeaseUs(0)
+            && let Some(extras) = &mut self.extras
+        {
+            extras.set_rest(extras.rest().0, rests_until);
         }
     }
 

@@ -169,7 +169,7 @@ impl Term {
     pub fn moments(&mut self, hold: &Hold, from: TakeOver) -> Moments {
         Moments {
             due: self.give(from.due(hold)),
-            rests_until: from.rests_until(hold).map(|until| self.give(until)),
+            rests_until: (from.rests_until(hold)).map_or(LeaseUs(0), |until| self.give(until)),
         }
     }
 

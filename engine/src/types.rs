@@ -121,12 +121,12 @@ impl UnixMs {
 }
 
 /// The moments of a hold on the lease clock of one server.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Moments {
     /// When the lease runs out.
     pub due: LeaseUs,
-    /// Until when the place stays taken after an early end, if the hold has a MINHOLD and the moment is not set yet.
-    pub rests_until: Option<LeaseUs>,
+    /// Until when the place stays taken after an early end, with MINHOLD. 0 without one, or if that moment stays.
+    pub rests_until: LeaseUs,
 }
 
 /// How long a hold lasts unless renewed, in milliseconds.

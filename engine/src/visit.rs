@@ -217,7 +217,7 @@ impl<'v> Visit<'v> {
         let limit_changes = body.limits().changes.saturating_sub(changes_before);
         engine.stats.counters_mut(family).limit_changes += limit_changes;
         let in_lanes = family == Family::Semaphore
-            && (engine.queues.keep_any_lanes() || body.holds().has_lanes());
+            && (engine.queues.keep_any_lanes() || body.holds().keeps_turns());
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         engine.stats.decided(family, change, unrenewed);
         engine.store.count(family, change);

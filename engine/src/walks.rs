@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::store::slab::StateId;
 use crate::term::{TakeOver, Term};
-use crate::types::{Fence, Moments, QueueId, Rank};
+use crate::types::{Fence, LeaseUs, Moments, QueueId, Rank};
 
 impl Term {
     /// Gives a moment to a hold whose lease another server or a payload has just set.
@@ -55,7 +55,7 @@ impl Term {
             *budget -= 1;
             let fence = hold.fence();
             let due = self.give(self.took_over.due(hold));
-            let rests_until = None;
+            let rests_until = LeaseUs(0);
             store.set_moments(id, fence, Moments { due, rests_until });
         }
         true

@@ -143,7 +143,7 @@ impl Visit<'_> {
         if let Some(id) = self.state {
             let term = &mut self.engine.term;
             let due = term.give(due);
-            let rests_until = rests_until.map(|until| term.give(until));
+            let rests_until = rests_until.map_or(LeaseUs(0), |until| term.give(until));
             (self.engine.store).set_moments(id, fence, Moments { due, rests_until });
         }
     }

@@ -88,11 +88,12 @@ impl Visit<'_> {
         body.map_or(0, |body| body.holds().in_use(lane).permits)
     }
 
-    /// Checks that the lane of a new place, or of one that is to be kept, has fewer such places than are still free under
-    /// the bounds, once somebody says LANE.
+    /// Checks that the lane of a new place has fewer places than are still free under the bounds, and that of one that is
+    /// to be kept fewer kept ones than are free for these, once somebody says LANE.
     pub(super) fn check_room_in_lane(
         &self,
         lane: Option<&LaneName>,
+        is_new: bool,
         is_kept: bool,
     ) -> Result<(), FullQueue> {
         let lane = lane.filter(|_| self.engine.queues.keep_any_lanes());
@@ -101,13 +102,14 @@ impl Visit<'_> {
             return Ok(());
         };
         let (places, kept) = lanes.places(lane);
-        let places = if is_kept { kept } else { places } as u64;
         let (queues, settings) = (&self.engine.queues, &self.engine.settings);
-        let free = queues.left_for_lane(self.queue, is_kept, settings);
-        match places > 0 && places >= free {
-            true => Err(FullQueue::Lane(places)),
-            false => Ok(()),
-        }
+        let has_room = |places: u64, kept: bool| match places {
+            0 => Ok(()),
+            _ if places < queues.left_for_lane(self.queue, kept, settings) => Ok(()),
+            _ => Err(FullQueue::Lane(places)),
+        };
+        has_room(if is_new { places as u64 } else { 0 }, false)?;
+        has_room(if is_kept { kept as u64 } else { 0 }, true)
     }
 
     /// Refuses a request whose permits are above its own LANELIMIT.

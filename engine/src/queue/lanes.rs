@@ -16,7 +16,6 @@
 //! the key is another one or a server takes over. Until it is done, nobody is chosen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use crate::heap;
 use crate::short_bytes::LaneName;
@@ -249,34 +248,26 @@ impl Lanes {
 
     /// Sorts lanes, each of which costs one of the budget. Returns whether all of them are sorted.
     pub fn sort(&mut self, budget: &mut u32, in_use: impl Fn(&LaneName) -> InUse) -> bool {
-        loop {
-            let unsorted = || self.lanes.range(self.seating.unsorted.clone()?..).next();
-            let name = match self.touched.last() {
-                Some(name) => name.clone(),
-                None => match unsorted() {
-                    Some((name, _)) => name.clone(),
-                    None => {
-                        self.seating.unsorted = None;
-                        return true;
-                    }
-                },
-            };
-            if *budget == 0 {
-                return false;
-            }
+        while !self.is_sorted() && *budget > 0 {
             *budget -= 1;
-            self.sort_lane(name, &in_use);
+            let touched = self.touched.pop();
+            let is_touched = touched.is_some();
+            if let Some(name) = touched.or_else(|| self.next_unsorted()) {
+                self.sort_lane(&name, in_use(&name), is_touched);
+            }
         }
+        self.is_sorted()
     }
 
-    fn sort_lane(&mut self, name: LaneName, in_use: impl Fn(&LaneName) -> InUse) {
-        let is_touched = self.touched.pop().is_some();
-        if !is_touched {
-            let rest = (Bound::Excluded(&name), Bound::Unbounded);
-            let next = self.lanes.range::<LaneName, _>(rest).next();
-            self.seating.unsorted = next.map(|(name, _)| name.clone());
-        }
-        let now = in_use(&name);
+    fn next_unsorted(&mut self) -> Option<LaneName> {
+        let from = self.seating.unsorted.take()?;
+        let mut names = self.lanes.range(from..).map(|(name, _)| name.clone());
+        let name = names.next();
+        self.seating.unsorted = names.next();
+        name
+    }
+
+    fn sort_lane(&mut self, name: &LaneName, now: InUse, is_touched: bool) {
         let is_empty = self.change(name.as_bytes(), |lane| {
             // The turn of a lane with holds is older than its first place here.
             if std::mem::take(&mut lane.is_new) && now.permits > 0 {
@@ -290,7 +281,7 @@ impl Lanes {
         });
         if is_empty == Some(true) {
             // It has no seat.
-            self.lanes.remove(&name);
+            self.lanes.remove(name);
         }
     }
 
@@ -303,14 +294,10 @@ impl Lanes {
     /// of its lane and does not stand aside. Without free permits nobody is chosen anew.
     pub fn choose(&mut self, limit: u32, is_free: bool) {
         debug_assert!(self.is_sorted());
-        let chosen = self.chosen.filter(|rank| {
-            let lane = self
-                .seating
-                .firsts
-                .get(rank)
-                .and_then(|name| self.lanes.get(name));
-            lane.is_some_and(|lane| lane.seat.is_some_and(|seat| fits(seat, limit)))
-        });
+        let lane = |rank: &Rank| self.lanes.get(self.seating.firsts.get(rank)?);
+        let seat = |rank: &Rank| lane(rank)?.seat;
+        let fits = |rank: &Rank| seat(rank).is_some_and(|seat| fits(seat, limit));
+        let chosen = self.chosen.filter(fits);
         let first = || self.seating.first(limit).filter(|_| is_free);
         self.chosen = chosen.or_else(first);
     }
@@ -365,6 +352,9 @@ impl Lanes {
 
     /// Returns the place's position in its lane: see [`position`]. `None` if it is in no lane.
     pub fn position(&self, name: &LaneName, rank: Rank, most: usize) -> Option<usize> {
+        if self.seating.firsts.contains_key(&rank) {
+            return Some(1);
+        }
         let line = &self.lanes.get(name)?.line;
         line.contains_key(&rank).then(|| position(line, rank, most))
     }

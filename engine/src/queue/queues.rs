@@ -178,10 +178,7 @@ impl Queues {
             self.waiting[place.claim.family() as usize] += 1;
         }
         self.list(id, place.rank(), &place.presence);
-        let turn = match self.keep_any_lanes() || !place.lane.is_nameless() {
-            true => Turn(self.number()),
-            false => Turn::default(),
-        };
+        let turn = Turn(self.number());
         self.change(id, |queue| queue.join(place, turn));
     }
 

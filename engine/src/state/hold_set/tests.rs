@@ -30,7 +30,7 @@ fn hold(n: u64, permits: u32) -> Hold {
 fn due(us: u64) -> Moments {
     Moments {
         due: LeaseUs(us),
-        rests_until: None,
+        ..Moments::default()
     }
 }
 
