@@ -350,13 +350,13 @@ impl Lanes {
         lane.map_or((0, 0), |lane| (lane.line.len(), lane.kept))
     }
 
-    /// Returns the place's position in its lane: see [`position`]. `None` if it is in no lane.
-    pub fn position(&self, name: &LaneName, rank: Rank, most: usize) -> Option<usize> {
+    /// Returns the position of a place in its lane: see [`position`].
+    pub fn position(&self, name: &LaneName, rank: Rank, most: usize) -> usize {
         if self.seating.firsts.contains_key(&rank) {
-            return Some(1);
+            return 1;
         }
-        let line = &self.lanes.get(name)?.line;
-        line.contains_key(&rank).then(|| position(line, rank, most))
+        let lane = self.lanes.get(name);
+        lane.map_or(0, |lane| position(&lane.line, rank, most))
     }
 }
 

@@ -196,6 +196,11 @@ impl Place {
         self.standing.keep_ms.is_some()
     }
 
+    /// Whether the place can stand in a lane.
+    pub fn is_for_permits(&self) -> bool {
+        self.claim.family() == Family::Semaphore
+    }
+
     /// Returns how many attempts a run allows in all.
     pub fn max_attempts(&self) -> Option<u32> {
         let bound = self.standing.bound.filter(|_| self.claim == Claim::Run);

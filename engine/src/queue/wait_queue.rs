@@ -227,10 +227,9 @@ impl WaitQueue {
     /// count.
     pub fn position(&self, rank: Rank, most: usize) -> usize {
         if let Some(lanes) = self.lanes()
-            && let Some(place) = self.line.get(&rank)
-            && let Some(position) = lanes.position(&place.lane, rank, most)
+            && let Some(place) = self.line.get(&rank).filter(|place| place.is_for_permits())
         {
-            return position;
+            return lanes.position(&place.lane, rank, most);
         }
         position(&self.line, rank, most)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::queue::lanes::{Ask, Lanes};
 use crate::queue::place::Place;
-use crate::types::{Family, Rank, Turn};
+use crate::types::{Rank, Turn};
 
 /// Invariant: if there are lanes, they have all places for permits.
 #[derive(Default)]
@@ -29,9 +29,9 @@ impl QueueLanes {
     /// Begins to keep lanes. All who stand in the queue already are in the nameless one.
     pub(super) fn begin(&mut self, line: &BTreeMap<Rank, Place>, vacant: &BTreeMap<Rank, Place>) {
         self.0.get_or_insert_with(|| {
-            let line = line.values().filter(|place| is_for_permits(place));
+            let line = line.values().filter(|place| place.is_for_permits());
             let line = line.map(|place| (place.rank(), ask(place)));
-            let vacant = vacant.values().filter(|place| is_for_permits(place));
+            let vacant = vacant.values().filter(|place| place.is_for_permits());
             Box::new(Lanes::of_nameless(line.collect(), vacant.count()))
         });
     }
@@ -44,7 +44,7 @@ impl QueueLanes {
 
     /// Notes a place that has come to the queue, with the turn that a new lane has; or that a place in line has changed.
     pub(super) fn enter(&mut self, place: &Place, turn: Turn) {
-        if let Some(lanes) = self.0.as_mut().filter(|_| is_for_permits(place)) {
+        if let Some(lanes) = self.0.as_mut().filter(|_| place.is_for_permits()) {
             let ask = place.is_in_line().then(|| ask(place));
             lanes.join(&place.lane, place.rank(), ask, turn);
         }
@@ -52,15 +52,10 @@ impl QueueLanes {
 
     /// Notes a place that has left the queue.
     pub(super) fn leave(&mut self, place: &Place) {
-        if let Some(lanes) = self.0.as_mut().filter(|_| is_for_permits(place)) {
+        if let Some(lanes) = self.0.as_mut().filter(|_| place.is_for_permits()) {
             lanes.leave(&place.lane, place.rank());
         }
     }
-}
-
-/// Only requests for permits stand in lanes.
-fn is_for_permits(place: &Place) -> bool {
-    place.claim.family() == Family::Semaphore
 }
 
 /// Returns what counts of a place in line.

@@ -174,13 +174,13 @@ fn lane_counts_its_places_in_line() {
     let lanes = &mut semaphore.lanes;
     assert_eq!(lanes.places(&own), (3, 2));
     let positions = |lanes: &Lanes| ranks.map(|rank| lanes.position(&own, rank, 2));
-    assert_eq!(positions(lanes), [1, 2, 2].map(Some));
+    assert_eq!(positions(lanes), [1, 2, 2]);
     lanes.join(&own, ranks[2], Some(one(1)), Turn::default());
     assert_eq!(lanes.places(&own), (3, 1));
     lanes.leave(&own, ranks[1]);
     lanes.leave(&own, ranks[0]);
     assert_eq!(lanes.places(&own), (1, 0));
-    assert_eq!(positions(lanes), [None, None, Some(1)]);
+    assert_eq!(positions(lanes), [0, 0, 1]);
     assert_eq!(lanes.places(&other), (3, 0));
     lanes.leave(&own, ranks[2]);
     assert_eq!(lanes.places(&own), (0, 0));
