@@ -46,12 +46,6 @@ fn admission_of(body: Option<&Body>, place: &Place, limit: Option<u32>) -> Admis
     admission(body, place.claim, limit, place.max_attempts())
 }
 
-/// Returns the limit under which those who wait are served. Without a value the first in line makes a new one, under the
-/// limit that its family last waited for.
-fn limit_for(body: Option<&Body>, queue: &WaitQueue, family: Family) -> Option<u32> {
-    body.map_or_else(|| queue.limit(family), Body::limit_in_force)
-}
-
 impl Next {
     #[inline]
     pub(crate) fn of(body: Option<&Body>, queue: Option<&WaitQueue>) -> Next {
@@ -85,7 +79,8 @@ impl Next {
         if body.is_some_and(|body| body.family() != family) {
             return Next::Tell(rank, Answer::WrongType);
         }
-        let limit = limit_for(body, queue, family);
+        // Without a value the first in line makes a new one, under the limit that its family last waited for.
+        let limit = body.map_or_else(|| queue.limit(family), Body::limit_in_force);
         // Some are told before their turn, because they would wait in vain.
         let in_vain = match body.and_then(Body::once) {
             Some(once) if once.is_delayed() => queue.least_patient(),
