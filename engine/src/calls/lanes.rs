@@ -88,8 +88,8 @@ impl Visit<'_> {
         body.map_or(0, |body| body.holds().in_use(lane).permits)
     }
 
-    /// Checks that the lane of a new place has fewer places than are still free under the bounds, and that of one that is
-    /// to be kept fewer kept ones than are free for these, once somebody says LANE.
+    /// Checks, once somebody says LANE, that the lane of a new place has fewer places than are still free under the
+    /// bounds, and that of a place that is to be kept fewer kept ones than are free for these.
     pub(super) fn check_room_in_lane(
         &self,
         lane: Option<&LaneName>,

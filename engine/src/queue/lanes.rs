@@ -49,8 +49,8 @@ struct Lane {
     seat: Option<Seat>,
 }
 
-/// Invariants, once [`Lanes::sort`] is done: each lane has a place in line or a vacant one; the seating has the `seat` of
-/// each lane whose first request does not exceed its LANELIMIT.
+/// Invariants, once [`Lanes::sort`] is done: each lane has a place in line or a vacant one; the seating has the `seat`
+/// of each lane whose first request does not exceed its LANELIMIT.
 #[derive(Debug, Default)]
 pub struct Lanes {
     lanes: BTreeMap<LaneName, Lane>,
@@ -175,8 +175,8 @@ impl Lanes {
         lanes.all(|lane| lane.name.is_nameless() || lane.is_empty())
     }
 
-    /// Adds a place, or a vacant one if `ask` is `None`. Of a place in line that is there already, notes that this counts
-    /// of it now. If the lane is new, it comes with this turn.
+    /// Adds a place, or a vacant one if `ask` is `None`. Of a place in line that is there already, notes what counts of
+    /// it now. If the lane is new, it comes with this turn.
     pub fn join(&mut self, name: &LaneName, rank: Rank, ask: Option<Ask>, turn: Turn) {
         self.come(name, turn, |lane| match ask {
             Some(ask) => {

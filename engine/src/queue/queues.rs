@@ -131,8 +131,8 @@ impl Queues {
         [(here, per_key), (waiters, server)]
     }
 
-    /// Checks that there is room for so many more places in a queue, kept ones or others, if vacant ones are given up for
-    /// them.
+    /// Checks that there is room for so many more places in a queue, kept ones or others, if vacant ones are given up
+    /// for them.
     ///
     /// # Errors
     /// If those that wait would go beyond a bound, or beyond the half of one: that bound or half.

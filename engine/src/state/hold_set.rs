@@ -192,8 +192,8 @@ impl HoldSet {
         }
     }
 
-    /// Returns what the holds of a lane take, and its turn. While all holds are in one lane, its turn need not be known:
-    /// every other lane that comes to have as much in use will have a later one.
+    /// Returns what the holds of a lane take, and its turn. While all holds are in one lane, its turn need not be
+    /// known: every other lane that comes to have as much in use will have a later one.
     pub(crate) fn in_use(&self, lane: &[u8]) -> InUse {
         let all = self.permits();
         let own = match self.parts() {

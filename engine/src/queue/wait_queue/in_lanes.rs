@@ -42,7 +42,7 @@ impl QueueLanes {
         self.0.is_some()
     }
 
-    /// Notes a place that has come to the queue, with the turn that a new lane has; or that a place in line has changed.
+    /// Notes a place that has come, with the turn that a new lane has, or a place in line that has changed.
     pub(super) fn enter(&mut self, place: &Place, turn: Turn) {
         if let Some(lanes) = self.0.as_mut().filter(|_| place.is_for_permits()) {
             let ask = place.is_in_line().then(|| ask(place));
