@@ -22,6 +22,11 @@ def ask(lab: Lab, name: str = "h", **words: Any) -> Future[Answer]:
     return lab.driver.begin("acquire", **{"as": name}, **words)
 
 
+def waits(lab: Lab) -> int:
+    """How often the server was asked who confirms."""
+    return int(lab.server.client().info("commandstats").get("cmdstat_wait", {"calls": 0})["calls"])
+
+
 def still_asks(asked: Future[Answer]) -> None:
     time.sleep(2)
     if asked.done():
@@ -47,9 +52,20 @@ def try_that_no_replica_confirms_leaves_nothing(lab: Lab) -> None:
 
 @row("pair")
 def wait_that_too_few_replicas_confirm_leaves_nothing(lab: Lab) -> None:
-    answer = is_(ask(lab, wait=1_500, replicas=2, lease=60_000).result(timeout=SOON), "not confirmed")
+    answer = is_(ask(lab, wait=3_000, replicas=2, lease=60_000).result(timeout=SOON), "not confirmed")
     assert (answer["have"], answer["wanted"]) == (1, 2), answer
     eventually(lambda: lab.ask("DLOCK.INFO", "k") is None, "the withdrawal of a grant that was not confirmed")
+
+
+@row("pair")
+def wait_whose_last_try_has_no_answer_tells_who_confirmed_an_earlier_one(lab: Lab) -> None:
+    asked = ask(lab, wait=6_000, replicas=2, lease=60_000)
+    # The second WAIT comes after the first was answered.
+    eventually(lambda: waits(lab) > 1 or asked.done(), "a second try")
+    lab.server.stop()
+    answer = is_(asked.result(timeout=SOON), "not confirmed")
+    lab.server.go_on()
+    assert (answer["have"], answer["wanted"]) == (1, 2), answer
 
 
 @row("one")

@@ -34,7 +34,6 @@ func (a *asking) begin() {
 func (a *asking) untilOver(ctx context.Context) (answer, error) {
 	a.begin()
 	patience := &patience{key: a.key, retryFor: a.retryFor, deadline: a.deadline}
-	var last error // Before the context has ended.
 	for {
 		got, err := a.once(ctx)
 		if err == nil && got.kind == granted {
@@ -44,15 +43,9 @@ func (a *asking) untilOver(ctx context.Context) (answer, error) {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			if isNotConfirmed(err) || ctx.Err() == nil {
-				last = err
-			}
 			// Asks the server, which may be another one by now, whether the place still stands.
 			a.hasPlace = false
 			if err := patience.wait(ctx, err); err != nil {
-				if ctx.Err() != nil && isNotConfirmed(last) {
-					return answer{}, last
-				}
 				return answer{}, err
 			}
 			continue

@@ -23,33 +23,42 @@ type patience struct {
 	deadline     time.Duration
 	failingSince time.Duration
 	pause        time.Duration
+	// Unconfirmed is the last answer that was not confirmed, since one that counts.
+	unconfirmed error
 }
 
 // answered notes that the server has answered, so that the next failure counts afresh.
-func (p *patience) answered() { p.failingSince, p.pause = 0, 0 }
+func (p *patience) answered() { p.failingSince, p.pause, p.unconfirmed = 0, 0, nil }
 
 // isOver returns whether there is no time for another attempt.
 func (p *patience) isOver() bool {
 	return now() >= p.deadline || p.failingSince > 0 && now() >= p.failingSince+p.retryFor
 }
 
-// wait pauses before the next attempt. It returns the error if that does not pass, or if the time is over.
+// wait pauses before the next attempt. It returns the error if that does not pass, or if the time is over. Then an
+// earlier answer that was not confirmed says more than that the last attempt had none.
 func (p *patience) wait(ctx context.Context, err error) error {
-	if ctx.Err() != nil || !passes(err) {
+	if ctx.Err() == nil && !passes(err) {
 		return err
+	}
+	if isNotConfirmed(err) {
+		p.unconfirmed = err
+	}
+	if ctx.Err() != nil {
+		return anyOf(p.unconfirmed, err)
 	}
 	if p.failingSince == 0 {
 		p.failingSince, p.pause = now(), firstPause
 		logger().Info("asking again", "key", p.key, "error", err)
 	}
 	if p.isOver() {
-		return err
+		return anyOf(p.unconfirmed, err)
 	}
 	left := min(p.deadline, p.failingSince+p.retryFor) - now()
 	sleep(ctx, min(p.pause/2+time.Duration(rand.Int63n(int64(p.pause/2))), left))
 	p.pause = min(2*p.pause, longestPause)
 	if ctx.Err() != nil {
-		return err
+		return anyOf(p.unconfirmed, err)
 	}
 	return nil
 }

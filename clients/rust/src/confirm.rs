@@ -14,6 +14,7 @@ use crate::request::{Command, Confirm, Replicas, Reply, millis, outcome, read, u
 use crate::server::Server;
 
 /// Why there is no answer to a command.
+#[derive(Clone)]
 pub enum Failure {
     /// The server has refused it, or could not be asked.
     Redis(RedisError),

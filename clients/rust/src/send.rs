@@ -41,6 +41,7 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
     };
     let within = command.confirm.map(|confirm| confirm.within);
     let mut first_failure = None;
+    let mut unconfirmed = None;
     let mut pause = FIRST_PAUSE;
     loop {
         if is_cancelled() {
@@ -81,11 +82,18 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
         }
         let since = *first_failure.get_or_insert_with(Instant::now);
         let next = pause + within.unwrap_or_default();
-        if call.effort.is_over(since, next) || !failure.may_pass(half.server()) {
+        if !failure.may_pass(half.server()) {
             return fail(failure);
         }
         // Opening a connection to a cluster can take seconds, and a replica that stands still is no reason for that.
         call.is_afresh = matches!(failure, Failure::Redis(_));
+        if !call.is_afresh {
+            unconfirmed = Some(failure.clone());
+        }
+        if call.effort.is_over(since, next) {
+            // That an earlier try was not confirmed says more than that the last one had no answer.
+            return fail(unconfirmed.unwrap_or(failure));
+        }
         match call.cancel {
             Some(cancel) => cancel.wait::<H>(pause).await,
             None => signal::pause::<H>(pause).await,

@@ -139,16 +139,23 @@ class Patience:
         self._deadline = deadline
         self._failing_since: Optional[float] = None
         self._pause = FIRST_PAUSE
+        #: The last answer that was not confirmed, since one that counts.
+        self._unconfirmed: Optional[NotConfirmed] = None
 
     def answered(self) -> None:
         """Notes that the server has answered, so that the next failure counts afresh."""
-        self._failing_since = None
+        self._failing_since = self._unconfirmed = None
         self._pause = FIRST_PAUSE
 
     def pause_after(self, error: Exception) -> float:
-        """Returns the seconds until the next attempt. Raises ``error`` if it lasts, or if the time is over."""
+        """Returns the seconds until the next attempt. Raises ``error`` if it lasts, or if the time is over.
+
+        When the time is over, an earlier answer that was not confirmed says more than that the last attempt had none.
+        """
         if not passes(error):
             raise error
+        if isinstance(error, NotConfirmed):
+            self._unconfirmed = error
         moment = now()
         if self._failing_since is None:
             self._failing_since = moment
@@ -157,7 +164,7 @@ class Patience:
         if self._deadline is not None:
             give_up_at = min(give_up_at, self._deadline)
         if moment >= give_up_at:
-            raise error
+            raise self._unconfirmed or error
         pause = self._pause * random.uniform(0.5, 1.0)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         return min(pause, give_up_at - moment)

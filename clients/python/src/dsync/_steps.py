@@ -200,7 +200,6 @@ def _try(asking: _Asking, confirm: Optional[Confirm]) -> Script[Outcome]:
     """Asks once; again only if no answer comes. Leaves time for the withdrawal."""
     over_at = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
     patience = Patience(asking.request.key, LONGEST_TRY, over_at)
-    few: Optional[Exception] = None
     while True:
         sent = now()
         asking.may_be_known = True
@@ -215,9 +214,7 @@ def _try(asking: _Asking, confirm: Optional[Confirm]) -> Script[Outcome]:
             asking.may_be_known = False
             return answer if isinstance(answer, (Done, GivenUp)) else None
         except Exception as error:
-            # No answer in the short rest of the time says less than one that was not confirmed.
-            few = error if isinstance(error, NotConfirmed) or not passes(error) else few
-            yield Pause(patience.pause_after(few or error))
+            yield Pause(patience.pause_after(error))
 
 
 def _accept(asking: _Asking, granted: Granted, sent: float, confirm: Optional[Confirm]) -> Script[Optional[Grant]]:
