@@ -82,7 +82,11 @@ class Lab:
 
     def ask(self, *words: Any, server: Optional[Server] = None) -> Any:
         """Sends a command of the runner's own, to the server that has the key unless another is named."""
-        return (server or self.server).client(protocol=2, decode_responses=True).execute_command(*words)
+        client = (server or self.server).client(protocol=2, decode_responses=True)
+        if self.mode == "cluster":
+            # Its replica answers otherwise MOVED.
+            client.execute_command("READONLY")
+        return client.execute_command(*words)
 
     def aside(self, work: Callable[[], Any]) -> Future[Any]:
         """Does something that takes long, while the row goes on."""

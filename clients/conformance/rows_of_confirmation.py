@@ -33,12 +33,19 @@ def still_asks(asked: Future[Answer]) -> None:
         is_(asked.result(), "nothing yet")
 
 
-@row("pair")
+@row("pair", "cluster")
 def confirmed_hold_is_on_its_replica(lab: Lab) -> None:
+    """In the cluster no other shard has a replica."""
     for replicas in (1, "all"):
-        fence = is_(ask(lab, replicas=replicas).result(timeout=SOON), "held")["fence"]
-        assert first_holder(lab, "k", lab.standby)["fence"] == fence
+        fence = is_(ask(lab, key=lab.key, replicas=replicas, wait=10_000).result(timeout=SOON), "held")["fence"]
+        assert first_holder(lab, lab.key, lab.standby)["fence"] == fence
         is_(lab.driver.ask("release", **{"as": "h"}), "released")
+
+
+@row("pair", "cluster")
+def work_is_done_when_all_replicas_know(lab: Lab) -> None:
+    hold(lab, lab.key, family="once", lease=20_000, replicas="all", wait=10_000)
+    is_recorded(record(lab), lab, lab.key, lab.standby)
 
 
 @row("pair")

@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::error::{Error, ServerError};
 use crate::passing::passes;
 use crate::request::{Command, Confirm, Replicas, Reply, millis, outcome, read, unexpected};
-use crate::server::Server;
+use crate::server::{Server, Slot};
 
 /// Why there is no answer to a command.
 #[derive(Clone)]
@@ -64,10 +64,11 @@ pub(crate) fn is_elsewhere(replies: &Replies, server: &Server) -> bool {
 
 /// A connection, while nobody else writes to it.
 pub trait Line {
-    /// Sends commands in one write, and waits so long for the replies.
+    /// Sends commands in one write, and waits so long for the replies. In a cluster they go to the primary of the slot.
     fn exchange(
         &mut self,
         commands: Pipeline,
+        slot: Option<Slot>,
         limit: Duration,
     ) -> impl Future<Output = RedisResult<Vec<Value>>> + Send;
 }
@@ -75,70 +76,64 @@ pub trait Line {
 /// Sends commands, and what confirms their answers. The outer error says that none has an answer.
 pub(crate) async fn perform(line: &mut impl Line, call: &Call<'_>, server: &Server) -> Replies {
     let confirms: Vec<Confirm> = call.commands.iter().filter_map(|it| it.confirm).collect();
-    let asks_role = confirms.iter().any(|it| it.replicas == Replicas::All);
-    let mut pipeline = Pipeline::new();
-    for command in call.commands {
-        pipeline.add_command(command.cmd.clone());
-    }
-    if asks_role {
-        pipeline.add_command(redis::cmd("ROLE"));
-    } else {
-        add_waits(&mut pipeline, &confirms, 0);
-    }
-    let limit = call.limit() + longest(&confirms);
-    let mut replies = line
-        .exchange(pipeline.ignore_errors().clone(), limit)
-        .await?;
-    let mut behind = replies.split_off(call.commands.len().min(replies.len()));
+    let (replies, told) = exchange(line, call.commands, &confirms, call, server).await?;
     let replies = server.refuse_passing(replies)?;
-    let mut attached = 0;
-    if asks_role {
-        let mut pipeline = Pipeline::new();
-        match behind.pop().map(Value::extract_error) {
-            Some(Ok(role)) => attached = attached_to(&role),
-            Some(Err(error)) => return Ok(replies.into_iter().map(|_| refused(&error)).collect()),
-            None => {}
-        }
-        if needs_any(call, &replies) {
-            add_waits(&mut pipeline, &confirms, attached);
-            behind = line
-                .exchange(pipeline.ignore_errors().clone(), limit)
-                .await?;
-        }
-    }
-    let told = Told::read(&confirms, behind);
     let answers = call.commands.iter().zip(replies).map(|(command, reply)| {
         let reply = reply.extract_error().map_err(Failure::Redis)?;
         match command.confirm {
-            Some(confirm) if needs(&reply) => told.confirms(confirm, attached).map(|()| reply),
+            Some(confirm) if needs(&reply) => told.confirms(confirm).map(|()| reply),
             _ => Ok(reply),
         }
     });
     Ok(answers.collect())
 }
 
-/// Asks once more who confirms what was written on this connection.
+/// Asks once more who confirms what this call has written on this connection.
 pub(crate) async fn again(
     line: &mut impl Line,
     confirm: Confirm,
-    limit: Duration,
+    call: &Call<'_>,
+    server: &Server,
 ) -> Result<(), Failure> {
-    let limit = limit + confirm.within;
-    let mut attached = 0;
-    if confirm.replicas == Replicas::All {
-        let mut role = Pipeline::new();
-        role.add_command(redis::cmd("ROLE"));
-        let role = line.exchange(role, limit).await.map_err(Failure::Redis)?;
-        attached = role.first().map_or(0, attached_to);
-    }
-    let mut pipeline = Pipeline::new();
-    add_waits(&mut pipeline, &[confirm], attached);
-    let waits = line.exchange(pipeline.ignore_errors().clone(), limit);
-    Told::read(&[confirm], waits.await.map_err(Failure::Redis)?).confirms(confirm, attached)
+    let asked = exchange(line, &[], &[confirm], call, server).await;
+    let (_, told) = asked.map_err(Failure::Redis)?;
+    told.confirms(confirm)
 }
 
-fn refused<T>(error: &RedisError) -> Result<T, Failure> {
-    Err(Failure::Unconfirmable(error.clone()))
+/// Sends commands with ROLE and the WAITs behind them, as far as they are needed, in one write: redis-rs may replace a
+/// connection to a node of a cluster between two, and WAIT on a new one would confirm anything. So how many replicas to
+/// wait for is asked before; ROLE behind the commands tells how many were to confirm them.
+async fn exchange(
+    line: &mut impl Line,
+    commands: &[Command],
+    confirms: &[Confirm],
+    call: &Call<'_>,
+    server: &Server,
+) -> RedisResult<(Vec<Value>, Told)> {
+    let key = call.commands.first().and_then(|it| it.key.as_deref());
+    let slot = key.and_then(|key| server.slot(key));
+    let mut pipeline = Pipeline::new();
+    for command in commands {
+        pipeline.add_command(command.cmd.clone());
+    }
+    let mut attached = 0;
+    if confirms.iter().any(|it| it.replicas == Replicas::All) {
+        let mut role = Pipeline::new();
+        role.cmd("ROLE");
+        attached = match line.exchange(role, slot, call.effort.limit()).await {
+            Ok(replies) => replies.first().map_or(0, attached_to),
+            // The server says the same behind the commands.
+            Err(error) if error.code().is_some() => 0,
+            Err(error) => return Err(error),
+        };
+        pipeline.cmd("ROLE");
+    }
+    add_waits(&mut pipeline, confirms, attached);
+    let limit = call.limit() + longest(confirms);
+    let sent = line.exchange(pipeline.ignore_errors().clone(), slot, limit);
+    let mut replies = sent.await?;
+    let behind = replies.split_off(commands.len().min(replies.len()));
+    Ok((replies, Told::read(confirms, behind)))
 }
 
 /// Whether this answer is one that replicas are to know: a grant, a renewal, or DONE that was accepted.
@@ -147,11 +142,6 @@ pub(crate) fn needs(reply: &Value) -> bool {
         Value::Int(count) => *count > 0,
         reply => matches!(outcome(reply.clone()), Ok(Reply::Granted(_))),
     }
-}
-
-fn needs_any(call: &Call<'_>, replies: &[Value]) -> bool {
-    let mut answers = call.commands.iter().zip(replies);
-    answers.any(|(command, reply)| command.confirm.is_some() && needs(reply))
 }
 
 fn longest(confirms: &[Confirm]) -> Duration {
@@ -188,8 +178,9 @@ fn attached_to(role: &Value) -> u32 {
     }
 }
 
-/// What the WAITs have told, by their kind.
+/// What ROLE and the WAITs have told.
 struct Told {
+    attached: RedisResult<u32>,
     wait: Option<Value>,
     waitaof: Option<Value>,
 }
@@ -197,22 +188,25 @@ struct Told {
 impl Told {
     fn read(confirms: &[Confirm], replies: Vec<Value>) -> Told {
         let mut replies = replies.into_iter();
-        let mut next = |disk| {
-            let is_asked = confirms.iter().any(|confirm| confirm.disk == disk);
+        let mut next = |is_asked: &dyn Fn(&Confirm) -> bool| {
+            let is_asked = confirms.iter().any(is_asked);
             is_asked.then(|| replies.next()).flatten()
         };
+        let role = next(&|confirm| confirm.replicas == Replicas::All);
         Told {
-            wait: next(false),
-            waitaof: next(true),
+            attached: role.map_or(Ok(0), |it| it.extract_error().map(|role| attached_to(&role))),
+            wait: next(&|confirm| !confirm.disk),
+            waitaof: next(&|confirm| confirm.disk),
         }
     }
 
-    fn confirms(&self, confirm: Confirm, attached: u32) -> Result<(), Failure> {
+    fn confirms(&self, confirm: Confirm) -> Result<(), Failure> {
         let told = if confirm.disk {
             &self.waitaof
         } else {
             &self.wait
         };
+        let attached = self.attached.clone().map_err(Failure::Unconfirmable)?;
         let wanted = confirm.wanted(attached);
         // Of WAITAOF, the first number tells whether the primary itself has synced.
         let (is_synced, have) = match told.clone().map(Value::extract_error) {
@@ -269,9 +263,13 @@ mod tests {
         }
     }
 
-    fn told(confirm: Confirm, attached: u32, reply: &str) -> Result<(), (u32, u32)> {
-        let reply = redis::parse_redis_value(reply.as_bytes()).unwrap();
-        match Told::read(&[confirm], vec![reply]).confirms(confirm, attached) {
+    fn told(confirm: Confirm, attached: usize, reply: &str) -> Result<(), (u32, u32)> {
+        let mut replies = vec![redis::parse_redis_value(reply.as_bytes()).unwrap()];
+        if confirm.replicas == Replicas::All {
+            let replicas = Value::Array(vec![Value::Nil; attached]);
+            replies.insert(0, Value::Array(vec![Value::Nil, Value::Int(7), replicas]));
+        }
+        match Told::read(&[confirm], replies).confirms(confirm) {
             Err(Failure::NotConfirmed { have, wanted }) => Err((have, wanted)),
             Err(_) => Err((99, 99)),
             Ok(()) => Ok(()),

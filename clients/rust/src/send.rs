@@ -67,7 +67,7 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
                     }
                     Err(failure @ Failure::NotConfirmed { .. }) if call.keeps_line => {
                         let since = first_failure.unwrap_or_else(Instant::now);
-                        return match until_confirmed::<H>(reply.line, &call, failure, since).await {
+                        return match until_confirmed(half, reply.line, &call, failure, since).await {
                             Ok(()) => Ok(answer(Value::Int(1))),
                             Err(failure) => fail(failure),
                         };
@@ -116,6 +116,7 @@ fn not_known(command: &Command) -> Failure {
 
 /// Asks who confirms a DONE where it was answered: sent again, it would write nothing that could be confirmed.
 async fn until_confirmed<H: Half>(
+    half: &H,
     line: Option<H::Line>,
     call: &Call<'_>,
     mut failure: Failure,
@@ -129,7 +130,7 @@ async fn until_confirmed<H: Half>(
     };
     while !call.effort.is_over(since, FIRST_PAUSE) {
         signal::pause::<H>(FIRST_PAUSE).await;
-        match confirm::again(&mut line, confirm, call.effort.limit()).await {
+        match confirm::again(&mut line, confirm, call, half.server()).await {
             Err(told @ Failure::NotConfirmed { .. }) => failure = told,
             Err(_) => return Err(not_known(command)),
             Ok(()) => return Ok(()),

@@ -23,8 +23,17 @@ pub struct Server {
 
 #[cfg(feature = "cluster")]
 pub(crate) use redis::cluster_routing::Slot;
+#[cfg(feature = "cluster")]
+use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 #[cfg(not(feature = "cluster"))]
 pub(crate) type Slot = ();
+
+/// The way to who has a slot: left to itself, redis-rs asks any node, or all, if a command names no key.
+#[cfg(feature = "cluster")]
+pub(crate) fn primary_of(slot: Slot) -> RoutingInfo {
+    let route = Route::with_slot(slot, SlotAddr::Master);
+    RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route))
+}
 
 #[derive(Clone)]
 pub(crate) enum Kind {

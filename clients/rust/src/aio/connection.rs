@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
@@ -20,7 +20,9 @@ use crate::clock::Moment;
 use crate::confirm::{Line, is_elsewhere, perform};
 use crate::half::Reply;
 use crate::passing::{is_of_connection, passes};
-use crate::server::{Kind, Server};
+#[cfg(feature = "cluster-async")]
+use crate::server::primary_of;
+use crate::server::{Kind, Server, Slot};
 use crate::settings::Effort;
 
 /// The futures of redis-rs are nested deeply enough to exceed the compiler's limit in the programs that use this crate.
@@ -256,25 +258,31 @@ impl Connection {
 }
 
 impl Line for Connection {
-    async fn exchange(&mut self, commands: Pipeline, limit: Duration) -> RedisResult<Vec<Value>> {
-        let commands = &commands;
-        match self {
-            Connection::Single(connection) => within(limit, query(connection, commands)).await,
-            #[cfg(feature = "cluster-async")]
-            Connection::Cluster(connection) => within(limit, query(connection, commands)).await,
-        }
-    }
-}
-
-async fn query(
-    connection: &mut impl ConnectionLike,
-    commands: &Pipeline,
-) -> RedisResult<Vec<Value>> {
-    let mut alone = commands.cmd_iter();
-    match (alone.next(), alone.next()) {
+    async fn exchange(
+        &mut self,
+        commands: Pipeline,
+        slot: Option<Slot>,
+        limit: Duration,
+    ) -> RedisResult<Vec<Value>> {
+        let mut each = commands.cmd_iter();
         // Only a command that comes alone follows MOVED and ASK.
-        (Some(command), None) => Ok(vec![command.query_async(connection).await?]),
-        _ => commands.query_async(connection).await,
+        let alone = each.next().filter(|_| each.next().is_none());
+        let replies = async {
+            Ok(match (self, alone, slot) {
+                #[cfg(feature = "cluster-async")]
+                (Connection::Cluster(connection), Some(command), Some(slot)) => {
+                    let reply = connection.route_command(command.clone(), primary_of(slot));
+                    vec![reply.await?.extract_error()?]
+                }
+                #[cfg(feature = "cluster-async")]
+                (Connection::Cluster(connection), ..) => commands.query_async(connection).await?,
+                (Connection::Single(connection), Some(command), _) => {
+                    vec![command.query_async(connection).await?]
+                }
+                (Connection::Single(connection), ..) => commands.query_async(connection).await?,
+            })
+        };
+        within(limit, replies).await
     }
 }
 

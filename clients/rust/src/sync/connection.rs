@@ -5,10 +5,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redis::{ConnectionLike, Pipeline, RedisError, RedisResult, Value};
+use redis::{Cmd, ConnectionLike, Pipeline, RedisError, RedisResult, Value};
 
 use crate::confirm::Line;
-use crate::server::Kind;
+#[cfg(feature = "cluster")]
+use crate::server::primary_of;
+use crate::server::{Kind, Slot};
 
 pub(crate) enum Connection {
     Single(redis::Connection),
@@ -45,6 +47,7 @@ impl Connection {
     fn send(
         self,
         commands: Pipeline,
+        slot: Option<Slot>,
         write: Duration,
         read: Duration,
     ) -> RedisResult<(Connection, RedisResult<Vec<Value>>)> {
@@ -52,17 +55,25 @@ impl Connection {
             Connection::Single(mut connection) => {
                 connection.set_write_timeout(Some(write))?;
                 connection.set_read_timeout(Some(read))?;
-                let replies = query(&mut connection, &commands);
+                let replies = query(&mut connection, &commands, |connection, command| {
+                    connection.req_command(command)
+                });
                 Ok((Connection::Single(connection), replies))
             }
             // Behind one command of a cluster stand several attempts, connections and questions for its slots.
             #[cfg(feature = "cluster")]
             Connection::Cluster(mut connection) => {
+                let alone = move |connection: &mut redis::cluster::ClusterConnection, command: &_| {
+                    match slot {
+                        Some(slot) => connection.route_command(command, primary_of(slot)),
+                        None => connection.req_command(command),
+                    }
+                };
                 let send = move || {
                     let replies = connection
                         .set_write_timeout(Some(write))
                         .and_then(|()| connection.set_read_timeout(Some(read)))
-                        .and_then(|()| query(&mut *connection, &commands));
+                        .and_then(|()| query(&mut *connection, &commands, alone));
                     (Connection::Cluster(connection), replies)
                 };
                 within(read, send)
@@ -80,20 +91,29 @@ pub struct Lent {
 }
 
 impl Line for Lent {
-    async fn exchange(&mut self, commands: Pipeline, limit: Duration) -> RedisResult<Vec<Value>> {
+    async fn exchange(
+        &mut self,
+        commands: Pipeline,
+        slot: Option<Slot>,
+        limit: Duration,
+    ) -> RedisResult<Vec<Value>> {
         let closed = || RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
         let connection = self.connection.take().ok_or_else(closed)?;
-        let (connection, replies) = connection.send(commands, self.write, limit)?;
+        let (connection, replies) = connection.send(commands, slot, self.write, limit)?;
         self.connection = Some(connection);
         replies
     }
 }
 
-fn query(connection: &mut impl ConnectionLike, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-    let mut alone = commands.cmd_iter();
-    match (alone.next(), alone.next()) {
-        // Only a command that comes alone follows MOVED and ASK.
-        (Some(command), None) => Ok(vec![connection.req_command(command)?.extract_error()?]),
+/// Sends commands; one that comes alone, by `alone`: only that one follows MOVED and ASK.
+fn query<C: ConnectionLike>(
+    connection: &mut C,
+    commands: &Pipeline,
+    alone: impl FnOnce(&mut C, &Cmd) -> RedisResult<Value>,
+) -> RedisResult<Vec<Value>> {
+    let mut each = commands.cmd_iter();
+    match (each.next(), each.next()) {
+        (Some(command), None) => Ok(vec![alone(connection, command)?.extract_error()?]),
         // `Pipeline::query` refuses a cluster, to which commands of one slot can be sent all the same.
         _ => connection.req_packed_commands(&commands.get_packed_pipeline(), 0, commands.len()),
     }
