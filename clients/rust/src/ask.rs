@@ -13,6 +13,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::half::Half;
 use crate::hold::Hold;
+use crate::once::Begun;
 use crate::options::Options;
 use crate::progress::{KeyInfo, Progress};
 use crate::request::{Grant, KEEP, Reply, Request, Waiting, outcome, read};
@@ -23,18 +24,6 @@ use crate::wait::{BLOCK, WaitLimit};
 /// How long a wait without a connection lasts before it asks again: that keeps the place, and finds a turn whose message
 /// was lost. A third of the time for which the place is kept.
 const PAUSE: Duration = Duration::from_millis(1_666);
-
-/// What a request has come to.
-pub(crate) enum Verdict<H: Half> {
-    Granted {
-        hold: Hold<H>,
-        attempt: u64,
-    },
-    Done {
-        result: Option<Vec<u8>>,
-        attempt: u64,
-    },
-}
 
 /// How a request that has ended so is to be withdrawn, because it may still be queued, or may even hold by now.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,14 +53,13 @@ impl Withdrawal {
 pub(crate) async fn ask<H: Half>(
     half: &H,
     options: &Options,
-    request: Request,
     limit: WaitLimit,
-) -> Result<Verdict<H>> {
+) -> Result<Begun<Hold<H>>> {
     let cancel = options.cancel.clone().unwrap_or_default();
     let waiter = Waiter {
         half: half.clone(),
         options: options.clone(),
-        request,
+        request: options.request()?,
         cancel: cancel.clone(),
         limit,
         start: Instant::now(),
@@ -116,7 +104,7 @@ struct Waiter<H: Half> {
 }
 
 impl<H: Half> Waiter<H> {
-    async fn ask(self) -> Result<Verdict<H>> {
+    async fn ask(self) -> Result<Begun<Hold<H>>> {
         let mut withdrawal = WithdrawOnDrop(&self, Withdrawal::InBackground);
         let verdict = self.ask_until_over().await;
         withdrawal.1 = Withdrawal::of(self.limit, &verdict);
@@ -127,7 +115,7 @@ impl<H: Half> Waiter<H> {
         verdict
     }
 
-    async fn ask_until_over(&self) -> Result<Verdict<H>> {
+    async fn ask_until_over(&self) -> Result<Begun<Hold<H>>> {
         let waiting = match self.limit {
             WaitLimit::Try => Waiting::Not,
             _ => Waiting::Queue,
@@ -153,7 +141,7 @@ impl<H: Half> Waiter<H> {
                     self.tell(place).await;
                     channel
                 }
-                Reply::Done { result, attempt } => return Ok(Verdict::Done { result, attempt }),
+                Reply::Done { result, attempt } => return Ok(Begun::Done { result, attempt }),
                 Reply::Failed { reason, attempts } => {
                     return Err(Error::WorkFailed {
                         key: self.request.key.clone(),
@@ -188,12 +176,9 @@ impl<H: Half> Waiter<H> {
         self.half.settings().courtesy(self.limit == WaitLimit::Try)
     }
 
-    fn granted(&self, grant: Grant, sent: Moment) -> Verdict<H> {
-        let terms = self.options.terms();
-        Verdict::Granted {
-            hold: Hold::new(&self.half, terms, self.request.clone(), grant, sent),
-            attempt: grant.attempt,
-        }
+    fn granted(&self, grant: Grant, sent: Moment) -> Begun<Hold<H>> {
+        let (terms, request) = (self.options.terms, self.request.clone());
+        Begun::Run(Hold::new(&self.half, terms, request, grant, sent))
     }
 
     async fn send(&self, waiting: Waiting) -> Result<(Moment, Reply)> {

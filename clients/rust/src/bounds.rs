@@ -45,26 +45,29 @@ pub(crate) fn count(option: &'static str, value: u32) -> Result<()> {
     check(option, &value, is_in, "1 to 1000000")
 }
 
-pub(crate) fn token(value: &str) -> Result<()> {
+/// A token or a lane. Their length is told, because a token is a secret.
+pub(crate) fn name(option: &'static str, value: &str) -> Result<()> {
     let is_in = (1..=128).contains(&value.len());
-    // The token itself is a secret.
-    check("the length of token", &value.len(), is_in, "1 to 128 bytes")
-}
-
-pub(crate) fn lane(value: &str) -> Result<()> {
-    let is_in = (1..=128).contains(&value.len());
-    check("the length of lane", &value.len(), is_in, "1 to 128 bytes")
+    check(option, &value.len(), is_in, "1 to 128 bytes")
 }
 
 /// The limit of a lane needs a lane.
-pub(crate) fn lane_limit(value: u32, lane: Option<&str>) -> Result<()> {
-    check(
-        "lane_limit",
-        &value,
-        lane.is_some(),
-        "given with a lane only",
-    )?;
-    count("lane_limit", value)
+pub(crate) fn lane_limit(value: Option<u32>, has_lane: bool) -> Result<()> {
+    let is_in = value.is_none() || has_lane;
+    let bound = "given with a lane only";
+    check("lane_limit", &value.unwrap_or_default(), is_in, bound)
+}
+
+/// Of several keys that are held together, none comes twice: it would wait for itself.
+pub(crate) fn keys<'a>(in_order: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+    let mut pairs = in_order.clone().zip(in_order.skip(1));
+    match pairs.find(|(key, next)| key == next) {
+        Some((key, _)) => {
+            let twice = format_args!("{key:?} twice");
+            check("all_of", &twice, false, "of different keys")
+        }
+        None => Ok(()),
+    }
 }
 
 /// An index is for one permit.
@@ -74,23 +77,15 @@ pub(crate) fn indexed(permits: u32) -> Result<()> {
 
 pub(crate) fn owner(value: &str) -> Result<()> {
     let is_in = value.len() <= crate::owner::LONGEST;
-    check(
-        "the length of owner",
-        &value.len(),
-        is_in,
-        "at most 128 bytes",
-    )
+    let bound = "at most 128 bytes";
+    check("the length of owner", &value.len(), is_in, bound)
 }
 
 /// No server's `dsync.max-result-bytes` is greater; most have less.
 pub(crate) fn result(value: Option<&[u8]>) -> Result<()> {
     let length = value.map_or(0, <[u8]>::len);
-    check(
-        "the length of the result",
-        &length,
-        length <= 16 << 20,
-        "at most 16777216 bytes",
-    )
+    let (is_in, bound) = (length <= 16 << 20, "at most 16777216 bytes");
+    check("the length of the result", &length, is_in, bound)
 }
 
 fn check(option: &'static str, value: &dyn Debug, is_in: bool, bound: &'static str) -> Result<()> {

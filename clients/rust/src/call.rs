@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::request::Command;
+use crate::server::{Server, Slot};
 use crate::settings::Effort;
 
 /// Commands to send in one write, and how long to try.
@@ -40,6 +41,12 @@ impl<'a> Call<'a> {
         self.commands
             .iter()
             .any(|command| command.confirm.is_some())
+    }
+
+    /// The slot of the key in a cluster.
+    pub(crate) fn slot(&self, server: &Server) -> Option<Slot> {
+        let key = self.commands.first()?.key.as_deref()?;
+        server.slot(key)
     }
 
     /// How long to wait for the replies now.

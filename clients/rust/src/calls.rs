@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use crate::error::{Holder, Result};
 use crate::hold::{Hold, Member, Run};
-use crate::once::{Begun, Once, Outcome};
-use crate::options::{Group, Lock, Tally};
-use crate::semaphore::Semaphore;
+use crate::once::{Begun, Outcome};
+use crate::options::{Claim, Group, Lock, Once, Semaphore, Tally};
 use crate::server::Server;
-use crate::uses::{add, all_of, begin, expect, result, wait, wait_without_limit};
+use crate::uses::{acquire, all_of, begin, expect, info, result, wait, wait_without_limit};
 use crate::wait::WaitLimit;
 
 /// Blocks the thread for a step that is never pending.
@@ -22,6 +21,35 @@ macro_rules! block {
 macro_rules! wait {
     ($step:expr) => {
         $step.await
+    };
+}
+
+/// What locks and semaphores have alike.
+macro_rules! acquires {
+    ($type:ident, $client:ty, $run:ident $(, $async:tt)?) => {
+        impl $type<$client> {
+            /// Returns who holds it, the first thousand. Takes nothing.
+            pub $($async)? fn holders(&self) -> Result<Vec<Holder>> {
+                Ok($run!(info(&self.client, &self.options))?.holders)
+            }
+
+            /// Waits without limit until it is held.
+            pub $($async)? fn acquire(&self) -> Result<Hold<$client>> {
+                $run!(acquire(&self.client, &self.options, WaitLimit::Unlimited))
+            }
+
+            /// Waits at most so long. Returns [`Error::NotAcquired`](crate::Error::NotAcquired) when the time is up.
+            pub $($async)? fn acquire_for(&self, wait: Duration) -> Result<Hold<$client>> {
+                let limit = WaitLimit::at_most(wait);
+                $run!(acquire(&self.client, &self.options, limit))
+            }
+
+            /// Takes it if it is free and nobody waits for it. Returns
+            /// [`Error::NotAcquired`](crate::Error::NotAcquired) otherwise.
+            pub $($async)? fn try_acquire(&self) -> Result<Hold<$client>> {
+                $run!(acquire(&self.client, &self.options, WaitLimit::Try))
+            }
+        }
     };
 }
 
@@ -71,20 +99,25 @@ macro_rules! calls {
                 Group::new(self.clone(), key.into())
             }
 
-            /// Waits without limit until all these locks are held. They are asked for in the order of their keys, whatever
-            /// their order here, so that two who want the same ones do not wait for each other. Where one is not acquired,
-            /// those before it are released.
-            pub $($async)? fn all_of(&self, locks: &[Lock<$client>]) -> Result<Vec<Hold<$client>>> {
-                $run!(all_of(locks, WaitLimit::Unlimited))
+            /// Waits without limit until all these locks and semaphores are held. They are asked for in the order of their
+            /// keys, whatever their order here, so that two who want the same ones do not wait for each other. Where one is
+            /// not acquired, those before it are released. The holds come in the order of the claims.
+            pub $($async)? fn all_of(
+                &self,
+                claims: impl IntoIterator<Item = impl Into<Claim<$client>>>,
+            ) -> Result<Vec<Hold<$client>>> {
+                let claims = claims.into_iter().map(Into::into).collect();
+                $run!(all_of(claims, WaitLimit::Unlimited))
             }
 
             /// Waits as [`all_of`](Self::all_of) does, at most so long in all.
             pub $($async)? fn all_of_for(
                 &self,
-                locks: &[Lock<$client>],
+                claims: impl IntoIterator<Item = impl Into<Claim<$client>>>,
                 wait: Duration,
             ) -> Result<Vec<Hold<$client>>> {
-                $run!(all_of(locks, WaitLimit::at_most(wait)))
+                let claims = claims.into_iter().map(Into::into).collect();
+                $run!(all_of(claims, WaitLimit::at_most(wait)))
             }
 
             /// Names work that is done once.
@@ -93,84 +126,45 @@ macro_rules! calls {
             }
         }
 
+        acquires!(Lock, $client, $run $(, $async)?);
+        acquires!(Semaphore, $client, $run $(, $async)?);
+
         impl Lock<$client> {
             /// Whether anybody holds the lock. Takes nothing.
             pub $($async)? fn locked(&self) -> Result<bool> {
-                Ok(!$run!(self.info())?.holders.is_empty())
-            }
-
-            /// Returns who holds the lock, the first thousand. Takes nothing.
-            pub $($async)? fn holders(&self) -> Result<Vec<Holder>> {
-                Ok($run!(self.info())?.holders)
-            }
-
-            /// Waits without limit until the lock is held.
-            pub $($async)? fn acquire(&self) -> Result<Hold<$client>> {
-                $run!(self.acquire_within(WaitLimit::Unlimited))
-            }
-
-            /// Waits at most so long. Returns [`Error::NotAcquired`](crate::Error::NotAcquired) when the time is up.
-            pub $($async)? fn acquire_for(&self, wait: Duration) -> Result<Hold<$client>> {
-                $run!(self.acquire_within(WaitLimit::at_most(wait)))
-            }
-
-            /// Takes the lock if it is free and nobody waits for it. Returns
-            /// [`Error::NotAcquired`](crate::Error::NotAcquired) otherwise.
-            pub $($async)? fn try_acquire(&self) -> Result<Hold<$client>> {
-                $run!(self.acquire_within(WaitLimit::Try))
+                Ok(!$run!(info(&self.client, &self.options))?.holders.is_empty())
             }
         }
 
         impl Semaphore<$client> {
             /// Whether fewer permits are free than this semaphore asks for. Takes nothing.
             pub $($async)? fn locked(&self) -> Result<bool> {
-                let free = self.free(&$run!(self.info())?);
+                let free = self.free(&$run!(info(&self.client, &self.options))?);
                 Ok(free.is_some_and(|free| free < self.wanted()))
             }
 
             /// Returns how many permits are free; `None` where no limit is known. Takes nothing.
             pub $($async)? fn available(&self) -> Result<Option<u64>> {
-                Ok(self.free(&$run!(self.info())?))
-            }
-
-            /// Returns who holds permits, the first thousand. Takes nothing.
-            pub $($async)? fn holders(&self) -> Result<Vec<Holder>> {
-                Ok($run!(self.info())?.holders)
-            }
-
-            /// Waits without limit until the permits are held.
-            pub $($async)? fn acquire(&self) -> Result<Hold<$client>> {
-                $run!(self.acquire_within(WaitLimit::Unlimited))
-            }
-
-            /// Waits at most so long. Returns [`Error::NotAcquired`](crate::Error::NotAcquired) when the time is up.
-            pub $($async)? fn acquire_for(&self, wait: Duration) -> Result<Hold<$client>> {
-                $run!(self.acquire_within(WaitLimit::at_most(wait)))
-            }
-
-            /// Takes the permits if they are free and nobody waits. Returns
-            /// [`Error::NotAcquired`](crate::Error::NotAcquired) otherwise.
-            pub $($async)? fn try_acquire(&self) -> Result<Hold<$client>> {
-                $run!(self.acquire_within(WaitLimit::Try))
+                Ok(self.free(&$run!(info(&self.client, &self.options))?))
             }
         }
 
         impl Group<$client> {
             /// Joins the group. Where the group has a limit, waits without limit until fewer members are at work.
             pub $($async)? fn add(&self) -> Result<Member<$client>> {
-                $run!(add(self, WaitLimit::Unlimited))
+                $run!(acquire(&self.client, &self.options, WaitLimit::Unlimited)).map(Member::new)
             }
 
             /// Joins the group, and waits at most so long for its limit. Returns
             /// [`Error::NotAcquired`](crate::Error::NotAcquired) when the time is up.
             pub $($async)? fn add_for(&self, wait: Duration) -> Result<Member<$client>> {
-                $run!(add(self, WaitLimit::at_most(wait)))
+                $run!(acquire(&self.client, &self.options, WaitLimit::at_most(wait))).map(Member::new)
             }
 
             /// Joins the group if its limit allows it and nobody waits. Returns
             /// [`Error::NotAcquired`](crate::Error::NotAcquired) otherwise.
             pub $($async)? fn try_add(&self) -> Result<Member<$client>> {
-                $run!(add(self, WaitLimit::Try))
+                $run!(acquire(&self.client, &self.options, WaitLimit::Try)).map(Member::new)
             }
 
             /// Declares how many jobs this round has, 1 to 1,000,000, so that a wait does not end before all were added.

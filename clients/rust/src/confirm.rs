@@ -110,8 +110,7 @@ async fn exchange(
     call: &Call<'_>,
     server: &Server,
 ) -> RedisResult<(Vec<Value>, Told)> {
-    let key = call.commands.first().and_then(|it| it.key.as_deref());
-    let slot = key.and_then(|key| server.slot(key));
+    let slot = call.slot(server);
     let mut pipeline = Pipeline::new();
     for command in commands {
         pipeline.add_command(command.cmd.clone());
@@ -194,7 +193,9 @@ impl Told {
         };
         let role = next(&|confirm| confirm.replicas == Replicas::All);
         Told {
-            attached: role.map_or(Ok(0), |it| it.extract_error().map(|role| attached_to(&role))),
+            attached: role.map_or(Ok(0), |it| {
+                it.extract_error().map(|role| attached_to(&role))
+            }),
             wait: next(&|confirm| !confirm.disk),
             waitaof: next(&|confirm| confirm.disk),
         }

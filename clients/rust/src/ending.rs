@@ -38,15 +38,17 @@ impl Ending {
         }
         bounds::time("retry_delay", self.retry_delay, bounds::RETRY_DELAY)
     }
+}
 
-    /// The commands that record success.
-    pub(crate) fn done(&self, request: &Request, result: Option<&[u8]>) -> Command {
-        let mut command = request.verb("DONE");
-        command.confirm = request.confirm;
+impl Request {
+    /// DONE, of a run or of a member.
+    pub(crate) fn done(&self, result: Option<&[u8]>) -> Command {
+        let mut command = self.verb("DONE");
+        command.confirm = self.confirm;
         if let Some(result) = result {
             command.arg("RESULT").arg(result);
         }
-        match self.keep {
+        match self.ending.keep {
             Keep::AsTheServerSays => {}
             Keep::For(time) => drop(command.arg("PX").arg(millis(time))),
             Keep::Forever => drop(command.arg("PERSIST")),
@@ -56,13 +58,13 @@ impl Ending {
 
     /// The commands that record a failure. If the server refuses the first, the second does without what can be refused:
     /// an attempt that has failed must count, or `max_attempts` would bound nothing.
-    pub(crate) fn fail(&self, request: &Request, reason: &str) -> [Command; 2] {
+    pub(crate) fn fail(&self, reason: &str) -> [Command; 2] {
         const LONGEST: usize = 1_000;
-        let bare = request.verb("FAIL");
+        let bare = self.verb("FAIL");
         let mut command = bare.clone();
         command.arg("REASON").arg(cut(reason, LONGEST));
-        if !self.retry_delay.is_zero() {
-            command.arg("DELAY").arg(millis(self.retry_delay));
+        if !self.ending.retry_delay.is_zero() {
+            command.arg("DELAY").arg(millis(self.ending.retry_delay));
         }
         [command, bare]
     }

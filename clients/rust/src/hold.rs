@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::bounds;
 use crate::call::Call;
 use crate::clock::Moment;
-use crate::ending::{self, Ending};
+use crate::ending;
 use crate::error::{Error, Loss, Result};
 use crate::half::{Half, Shared};
 use crate::lease::{Lease, Terms};
@@ -41,7 +41,7 @@ impl<C: Half> Hold<C> {
             request,
             grant,
         });
-        half.renew(&shared);
+        half.renewals().add(&shared);
         Hold {
             shared,
             is_settled: false,
@@ -103,7 +103,7 @@ impl<C: Half> Hold<C> {
         let of_hold = &self.shared.lease;
         if !of_hold.is_of_the_parent() {
             let wanted = of_hold.want(lease)?;
-            self.shared.half.renew_earlier();
+            self.shared.half.renewals().look();
             of_hold.answered::<C>(wanted).await;
         }
         self.ensure_held()
@@ -121,6 +121,11 @@ impl<C: Half> Hold<C> {
 
     fn patience(&self) -> Duration {
         ending::patience(self.shared.lease.length())
+    }
+
+    /// Sends the command that ends the hold, also if it is lost: the server's word counts.
+    async fn end(&mut self, command: Command) -> Result<()> {
+        self.settle(command, self.patience()).await
     }
 
     /// Sends the command that ends the hold until it is answered.
@@ -203,18 +208,60 @@ impl<C: Half> fmt::Debug for Hold<C> {
 #[derive(Debug)]
 pub struct Member<C: Half = Client>(Hold<C>);
 
+/// An attempt of the work, which this process is to make. Dropping it hands the work back without counting the attempt;
+/// during a panic it counts as failed.
+#[derive(Debug)]
+pub struct Run<C: Half = Client>(Hold<C>);
+
 impl<C: Half> Member<C> {
     pub(crate) fn new(hold: Hold<C>) -> Member<C> {
         Member(hold)
     }
 
     pub(crate) async fn finish(mut self) -> Result<()> {
-        let (done, patience) = (self.0.shared.request.verb("DONE"), self.0.patience());
-        self.0.settle(done, patience).await
+        self.0.end(self.0.shared.request.done(None)).await
     }
 
     pub(crate) async fn give_back(self) -> Result<()> {
         self.0.give_back().await
+    }
+}
+
+impl<C: Half> Run<C> {
+    pub(crate) fn new(hold: Hold<C>) -> Run<C> {
+        Run(hold)
+    }
+
+    /// Returns which attempt this is; 1 is the first. From 2 on, an earlier worker failed or died, perhaps half-way.
+    pub fn attempt(&self) -> u64 {
+        self.0.shared.grant.attempt
+    }
+
+    pub(crate) async fn finish(mut self, result: Option<&[u8]>) -> Result<()> {
+        let answer = match bounds::result(result) {
+            Ok(()) => self.0.end(self.0.shared.request.done(result)).await,
+            refused => refused,
+        };
+        if let Err(error) = &answer
+            && error.is_refusal()
+        {
+            let reason = format!("the result was refused: {error}");
+            let _ = self.give_up(&reason).await;
+        }
+        answer
+    }
+
+    pub(crate) async fn give_up(mut self, reason: &str) -> Result<()> {
+        let [fail, bare] = self.0.shared.request.fail(reason);
+        match self.0.end(fail).await {
+            Err(error) if error.is_refusal() => self.0.end(bare).await,
+            answer => answer,
+        }
+    }
+
+    /// Hands the work back; also when the run is lost, for as long as DONE would be said.
+    pub(crate) async fn give_back(mut self) -> Result<()> {
+        self.0.end(self.0.shared.request.verb("RELEASE")).await
     }
 }
 
@@ -226,84 +273,19 @@ impl<C: Half> Deref for Member<C> {
     }
 }
 
-/// An attempt of the work, which this process is to make. Dropping it hands the work back without counting the attempt;
-/// during a panic it counts as failed.
-#[derive(Debug)]
-pub struct Run<C: Half = Client> {
-    hold: Hold<C>,
-    attempt: u64,
-    ending: Ending,
-}
-
-impl<C: Half> Run<C> {
-    pub(crate) fn new(hold: Hold<C>, attempt: u64, ending: Ending) -> Run<C> {
-        Run {
-            hold,
-            attempt,
-            ending,
-        }
-    }
-
-    /// Returns which attempt this is; 1 is the first. From 2 on, an earlier worker failed or died, perhaps half-way.
-    pub fn attempt(&self) -> u64 {
-        self.attempt
-    }
-
-    pub(crate) async fn finish(mut self, result: Option<&[u8]>) -> Result<()> {
-        let done = self.ending.done(&self.hold.shared.request, result);
-        let answer = match bounds::result(result) {
-            Ok(()) => self.settle(done).await,
-            refused => refused,
-        };
-        if let Err(error) = &answer
-            && error.is_refusal()
-        {
-            let _ = self
-                .note_failure(&format!("the result was refused: {error}"))
-                .await;
-        }
-        answer
-    }
-
-    pub(crate) async fn give_up(mut self, reason: &str) -> Result<()> {
-        self.note_failure(reason).await
-    }
-
-    async fn note_failure(&mut self, reason: &str) -> Result<()> {
-        let [fail, bare] = self.ending.fail(&self.hold.shared.request, reason);
-        match self.settle(fail).await {
-            Err(error) if error.is_refusal() => self.settle(bare).await,
-            answer => answer,
-        }
-    }
-
-    /// Hands the work back; also when the run is lost, for as long as DONE would be said.
-    pub(crate) async fn give_back(mut self) -> Result<()> {
-        let release = self.hold.shared.request.verb("RELEASE");
-        self.settle(release).await
-    }
-
-    async fn settle(&mut self, command: Command) -> Result<()> {
-        let patience = self.hold.patience();
-        self.hold.settle(command, patience).await
-    }
-}
-
 impl<C: Half> Deref for Run<C> {
     type Target = Hold<C>;
 
     fn deref(&self) -> &Hold<C> {
-        &self.hold
+        &self.0
     }
 }
 
 impl<C: Half> Drop for Run<C> {
     fn drop(&mut self) {
         if thread::panicking() {
-            let [fail, _] = self
-                .ending
-                .fail(&self.hold.shared.request, "the worker panicked");
-            self.hold.conclude(fail);
+            let [fail, _] = self.0.shared.request.fail("the worker panicked");
+            self.0.conclude(fail);
         }
     }
 }

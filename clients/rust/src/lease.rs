@@ -30,6 +30,16 @@ pub(crate) struct Terms {
     pub(crate) max_hold: Option<Duration>,
 }
 
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms {
+            lease: Duration::from_secs(30),
+            margin: None,
+            max_hold: None,
+        }
+    }
+}
+
 impl Terms {
     pub(crate) fn check(&self) -> Result<()> {
         bounds::time("lease", self.lease, bounds::LEASE)?;
@@ -208,21 +218,6 @@ impl Lease {
         Ok(now)
     }
 
-    /// Wait until a request is answered that was sent after this moment. Returns why the hold is lost, if it is.
-    pub(crate) async fn answered<W: Wait>(&self, since: Moment) -> Option<Loss> {
-        loop {
-            let seen = self.changed.seen();
-            let slice = {
-                let state = self.state();
-                if state.has_ended() || state.sent >= since {
-                    return state.loss;
-                }
-                state.terms.slice()
-            };
-            W::wait(&self.changed, seen, slice).await;
-        }
-    }
-
     /// Notes that a renewal has failed, with its connection or otherwise. Another one is due when a part of what is left is
     /// over.
     pub(crate) fn not_renewed(&self, with_connection: bool) {
@@ -314,6 +309,20 @@ impl Lease {
 
     /// Wait until the hold is lost or given back, at most so long. Returns why it is lost.
     pub(crate) async fn wait<W: Wait>(&self, at_most: Duration) -> Option<Loss> {
+        self.wait_until::<W>(at_most, |_| false).await
+    }
+
+    /// Wait until a request is answered that was sent after this moment. Returns why the hold is lost, if it is.
+    pub(crate) async fn answered<W: Wait>(&self, since: Moment) -> Option<Loss> {
+        self.wait_until::<W>(Duration::MAX, |state| state.sent >= since)
+            .await
+    }
+
+    async fn wait_until<W: Wait>(
+        &self,
+        at_most: Duration,
+        is_over: impl Fn(&State) -> bool,
+    ) -> Option<Loss> {
         if self.is_of_the_parent() {
             return Some(Loss::Forked);
         }
@@ -322,7 +331,7 @@ impl Lease {
             let seen = self.changed.seen();
             let pause = {
                 let (state, now) = (self.state(), self.now());
-                if state.has_ended() || end <= now {
+                if state.has_ended() || end <= now || is_over(&state) {
                     return state.loss;
                 }
                 // The clock is read anew after each slice: no wait of the system goes on in a suspension.

@@ -1,7 +1,7 @@
 //! What is asked for: the builders that both halves share.
 //!
 //! A builder says what is wanted and can be used any number of times; each use is a request with a token of its own.
-//! How a request waits is up to the half: its methods are in `sync` and `aio`.
+//! How a request waits is up to the half: its methods are in `calls`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::bounds;
 use crate::cancel::Cancel;
+use crate::ending::{Ending, Keep};
 use crate::error::Result;
 use crate::lease::Terms;
 use crate::owner::default_owner;
@@ -18,82 +19,100 @@ use crate::sync::Client;
 
 type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;
 
-/// What the requests of all four families have.
-#[derive(Clone)]
+/// The options of all four families. What is not set is not sent: the server's default counts.
+#[derive(Clone, Default)]
 pub(crate) struct Options {
+    pub(crate) family: Family,
     pub(crate) key: String,
-    pub(crate) lease: Duration,
-    pub(crate) margin: Option<Duration>,
-    pub(crate) owner: Option<String>,
-    pub(crate) token: Option<String>,
+    pub(crate) terms: Terms,
+    owner: Option<String>,
+    token: Option<String>,
     pub(crate) progress: Option<ProgressCallback>,
     pub(crate) cancel: Option<Cancel>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) replicas: Option<Replicas>,
-    pub(crate) within: Option<Duration>,
-    pub(crate) disk: bool,
+    replicas: Option<Replicas>,
+    within: Option<Duration>,
+    disk: bool,
+    is_shared: bool,
+    pub(crate) limit: Option<u32>,
+    pub(crate) permits: Option<u32>,
+    lane: Option<String>,
+    lane_limit: Option<u32>,
+    min_hold: Option<Duration>,
+    is_indexed: bool,
+    max_attempts: Option<u32>,
+    ending: Ending,
 }
 
 impl Options {
-    pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-
-    pub(crate) fn new(key: String) -> Options {
-        Options {
-            key,
-            lease: Options::DEFAULT_LEASE,
-            margin: None,
-            owner: None,
-            token: None,
-            progress: None,
-            cancel: None,
-            max_hold: None,
-            replicas: None,
-            within: None,
-            disk: false,
-        }
-    }
-
     /// Returns a request with these options. The error names the option that no server would take.
-    pub(crate) fn request(&self, family: Family, words: Vec<String>) -> Result<Request> {
-        let terms = self.terms();
-        terms.check()?;
+    pub(crate) fn request(&self) -> Result<Request> {
+        self.terms.check()?;
+        self.ending.check()?;
         if let Some(owner) = &self.owner {
             bounds::owner(owner)?;
         }
         if let Some(token) = &self.token {
-            bounds::token(token)?;
+            bounds::name("the length of token", token)?;
         }
         Ok(Request {
-            family,
+            family: self.family,
             key: self.key.clone(),
             token: self.token.clone().unwrap_or_else(new_token),
-            lease: terms.longest(),
+            lease: self.terms.longest(),
             owner: self.owner.clone().unwrap_or_else(default_owner),
-            words,
+            words: self.words()?,
             confirm: self.confirm()?,
+            ending: self.ending,
         })
     }
 
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
-            lease: self.lease,
-            margin: self.margin,
-            max_hold: self.max_hold,
+    /// The words that only some families have.
+    fn words(&self) -> Result<Vec<String>> {
+        let mut words = Vec::new();
+        for (word, option, count) in [
+            ("LIMIT", "limit", self.limit),
+            ("PERMITS", "permits", self.permits),
+            ("LANELIMIT", "lane_limit", self.lane_limit),
+            ("MAX", "max_attempts", self.max_attempts),
+        ] {
+            if let Some(count) = count {
+                bounds::count(option, count)?;
+                words.extend([word.to_owned(), count.to_string()]);
+            }
         }
+        if let Some(lane) = &self.lane {
+            bounds::name("the length of lane", lane)?;
+            words.extend(["LANE".to_owned(), lane.clone()]);
+        }
+        bounds::lane_limit(self.lane_limit, self.lane.is_some())?;
+        if let Some(time) = self.min_hold {
+            bounds::time("min_hold", time, bounds::LEASE)?;
+            // Rounded up: a place rests no shorter than it was asked for.
+            let ms = time.as_nanos().div_ceil(1_000_000);
+            words.extend(["MINHOLD".to_owned(), ms.to_string()]);
+        }
+        if self.is_indexed {
+            bounds::indexed(self.permits.unwrap_or(1))?;
+            words.push("INDEX".to_owned());
+        }
+        if self.is_shared {
+            words.push("SHARED".to_owned());
+        }
+        Ok(words)
     }
 
     fn confirm(&self) -> Result<Option<Confirm>> {
         const LONGEST: Duration = Duration::from_millis(500);
         let is_wanted = self.disk || self.replicas.is_some();
         if let Some(within) = self.within {
-            bounds::within(within, self.lease, is_wanted)?;
+            bounds::within(within, self.terms.lease, is_wanted)?;
         }
         if let Some(Replicas::Count(count)) = self.replicas {
             bounds::count("replicas", count)?;
         }
         Ok(is_wanted.then(|| Confirm {
             replicas: self.replicas.unwrap_or(Replicas::Count(0)),
-            within: self.within.unwrap_or((self.lease / 10).min(LONGEST)),
+            within: self.within.unwrap_or((self.terms.lease / 10).min(LONGEST)),
             disk: self.disk,
         }))
     }
@@ -104,36 +123,50 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("key", &self.key)
-            .field("lease", &self.lease)
+            .field("lease", &self.terms.lease)
             .field("owner", &self.owner)
             .finish_non_exhaustive()
     }
 }
 
-macro_rules! common_options {
-    ($type:ident) => {
+macro_rules! builders {
+    ($($(#[$doc:meta])+ $type:ident)+) => {$(
+        $(#[$doc])+
+        #[derive(Clone, Debug)]
+        #[must_use = "a builder asks for nothing by itself"]
+        pub struct $type<C = Client> {
+            pub(crate) client: C,
+            pub(crate) options: Options,
+        }
+
         impl<C> $type<C> {
+            pub(crate) fn new(client: C, key: String) -> Self {
+                let family = Family::$type;
+                let options = Options { family, key, ..Options::default() };
+                $type { client, options }
+            }
+
             /// Sets the lease: how long the hold lasts without renewal, 1 ms to `dsync.max-lease-ms` (a day unless an
             /// operator sets another, at most 30 days). It is renewed at a third of this. 30 seconds unless set.
             ///
             /// The lease is the time after which others go on when this process dies, and the time that the server may be
             /// out of reach before the hold is lost.
             pub fn lease(mut self, lease: Duration) -> Self {
-                self.options.lease = lease;
+                self.options.terms.lease = lease;
                 self
             }
 
             /// Sets how long before the end of its lease the hold counts as lost, so that the work can stop while it still
             /// lasts: less than the lease. A tenth of the lease, at most two seconds, unless set.
             pub fn margin(mut self, margin: Duration) -> Self {
-                self.options.margin = Some(margin);
+                self.options.terms.margin = Some(margin);
                 self
             }
 
             /// Sets after how long the hold is lost, counted from its grant, however often it is renewed: longer than the
             /// margin.
             pub fn max_hold(mut self, time: Duration) -> Self {
-                self.options.max_hold = Some(time);
+                self.options.terms.max_hold = Some(time);
                 self
             }
 
@@ -141,13 +174,13 @@ macro_rules! common_options {
             /// do not confirm is asked again; when the time is up, it is
             /// [`Error::NotConfirmed`](crate::Error::NotConfirmed).
             pub fn replicas(mut self, count: u32) -> Self {
-                self.options.replicas = Some(crate::request::Replicas::Count(count));
+                self.options.replicas = Some(Replicas::Count(count));
                 self
             }
 
             /// Wants them confirmed by as many replicas as the primary has attached when it answers (ROLE), at least one.
             pub fn replicas_all(mut self) -> Self {
-                self.options.replicas = Some(crate::request::Replicas::All);
+                self.options.replicas = Some(Replicas::All);
                 self
             }
 
@@ -202,93 +235,132 @@ macro_rules! common_options {
                 self
             }
         }
-    };
+    )+};
 }
 
-/// The option of locks and semaphores.
-macro_rules! min_hold_option {
-    ($type:ident) => {
-        impl<C> $type<C> {
-            /// Sets for how long after its grant a hold that ends earlier keeps its place taken: it *rests*. 1 ms to
-            /// `dsync.max-lease-ms`. Takes a server with dsync 0.4.
-            pub fn min_hold(mut self, time: Duration) -> Self {
-                self.min_hold = Some(time);
-                self
-            }
-        }
-    };
+builders! {
+    /// A lock: exclusive, or shared by any number of holders.
+    Lock
+    /// A fair semaphore: at most so many permits are held at a time.
+    Semaphore
+    /// A wait group: members that work, and those who wait until all are done.
+    Group
+    /// Work that is done once by a fleet, however many ask for it.
+    Once
 }
-
-pub(crate) use {common_options, min_hold_option};
-
-/// A lock: exclusive, or shared by any number of holders.
-#[derive(Clone, Debug)]
-#[must_use = "nothing is asked for until it is acquired"]
-pub struct Lock<C = Client> {
-    pub(crate) client: C,
-    pub(crate) options: Options,
-    is_shared: bool,
-    min_hold: Option<Duration>,
-}
-
-common_options!(Lock);
-min_hold_option!(Lock);
 
 impl<C> Lock<C> {
-    pub(crate) fn new(client: C, key: String) -> Self {
-        Lock {
-            client,
-            options: Options::new(key),
-            is_shared: false,
-            min_hold: None,
-        }
-    }
-
     /// Asks for the lock together with other shared holders: a reader's lock.
     pub fn shared(mut self) -> Self {
-        self.is_shared = true;
+        self.options.is_shared = true;
         self
     }
 
-    pub(crate) fn request(&self) -> Result<Request> {
-        let mut words = min_hold_words(self.min_hold)?;
-        if self.is_shared {
-            words.push("SHARED".to_owned());
-        }
-        self.options.request(Family::Lock, words)
+    /// Sets for how long after its grant a hold that ends earlier keeps its place taken: it *rests*. 1 ms to
+    /// `dsync.max-lease-ms`. Takes a server with dsync 0.4.
+    pub fn min_hold(mut self, time: Duration) -> Self {
+        self.options.min_hold = Some(time);
+        self
     }
 }
 
-/// A wait group: members that work, and those who wait until all are done.
-#[derive(Clone, Debug)]
-#[must_use = "nothing is asked for until a member is added"]
-pub struct Group<C = Client> {
-    pub(crate) client: C,
-    pub(crate) options: Options,
-    limit: Option<u32>,
-}
+impl<C> Semaphore<C> {
+    /// Sets how many permits there are, 1 to 1,000,000. Each request brings the limit along, so that a deployment can
+    /// change it; an operator's `DSEM.LIMIT` overrides it. Without it the limit in force applies, and where there is none
+    /// the request is an error (`NOLIMIT`).
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.options.limit = Some(limit);
+        self
+    }
 
-common_options!(Group);
+    /// Sets how many permits one hold takes, 1 to 1,000,000. One unless set.
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.options.permits = Some(permits);
+        self
+    }
+
+    /// Sets the lane, a text of 1 to 128 bytes. Free permits go to the lane that has the fewest in use; within a lane it is
+    /// first come, first served. Those who set none are one lane. Takes a server with dsync 0.4.
+    pub fn lane(mut self, lane: impl Into<String>) -> Self {
+        self.options.lane = Some(lane.into());
+        self
+    }
+
+    /// Sets how many permits the lane may have in use, 1 to 1,000,000. Takes a server with dsync 0.4.
+    pub fn lane_limit(mut self, limit: u32) -> Self {
+        self.options.lane_limit = Some(limit);
+        self
+    }
+
+    /// Asks for an [index](crate::Hold::index): the lowest number from 0 that no other hold of the semaphore has, always
+    /// below its limit. It is for one permit. Takes a server with dsync 0.4.
+    pub fn index(mut self) -> Self {
+        self.options.is_indexed = true;
+        self
+    }
+
+    /// Sets for how long after its grant a hold that ends earlier keeps its place taken: it *rests*. 1 ms to
+    /// `dsync.max-lease-ms`. Takes a server with dsync 0.4.
+    pub fn min_hold(mut self, time: Duration) -> Self {
+        self.options.min_hold = Some(time);
+        self
+    }
+}
 
 impl<C> Group<C> {
-    pub(crate) fn new(client: C, key: String) -> Self {
-        Group {
-            client,
-            options: Options::new(key),
-            limit: None,
-        }
-    }
-
     /// Sets how many members may be at work at a time, 1 to 1,000,000: `add` waits until there are fewer. The limit stays
     /// with the group. Without one ever given, any number may.
     pub fn limit(mut self, limit: u32) -> Self {
-        self.limit = Some(limit);
+        self.options.limit = Some(limit);
+        self
+    }
+}
+
+impl<C> Once<C> {
+    /// Sets how many attempts are made in all, whoever makes them, 1 to 1,000,000. Then the work is given up, and
+    /// beginning it is [`Error::WorkFailed`](crate::Error::WorkFailed). Without it there is no end of attempts.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.options.max_attempts = Some(attempts);
         self
     }
 
-    pub(crate) fn request(&self) -> Result<Request> {
-        let words = limit_words(self.limit)?;
-        self.options.request(Family::Group, words)
+    /// Sets how long the result is kept, 1 ms to ten years; after that the work may be done again. Unless set, the
+    /// server's `dsync.once-keep-ms` applies: a day.
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.options.ending.keep = Keep::For(keep);
+        self
+    }
+
+    /// Keeps the result until the key is removed: for what must never happen twice.
+    pub fn keep_forever(mut self) -> Self {
+        self.options.ending.keep = Keep::Forever;
+        self
+    }
+
+    /// Sets how long nobody begins again after a failed attempt, at most `dsync.max-lease-ms`. Without it the next in
+    /// line begins at once, and also where the server refuses the delay.
+    pub fn retry_delay(mut self, delay: Duration) -> Self {
+        self.options.ending.retry_delay = delay;
+        self
+    }
+}
+
+/// A lock or a semaphore, for [`all_of`](Client::all_of).
+#[derive(Clone, Debug)]
+pub struct Claim<C = Client> {
+    pub(crate) client: C,
+    pub(crate) options: Options,
+}
+
+impl<C> From<Lock<C>> for Claim<C> {
+    fn from(Lock { client, options }: Lock<C>) -> Self {
+        Claim { client, options }
+    }
+}
+
+impl<C> From<Semaphore<C>> for Claim<C> {
+    fn from(Semaphore { client, options }: Semaphore<C>) -> Self {
+        Claim { client, options }
     }
 }
 
@@ -302,32 +374,6 @@ pub struct Tally {
     pub lapsed: u64,
 }
 
-pub(crate) fn min_hold_words(time: Option<Duration>) -> Result<Vec<String>> {
-    let Some(time) = time else {
-        return Ok(Vec::new());
-    };
-    bounds::time("min_hold", time, bounds::LEASE)?;
-    // Rounded up: a place rests no shorter than it was asked for.
-    let ms = time.as_nanos().div_ceil(1_000_000);
-    Ok(vec!["MINHOLD".to_owned(), ms.to_string()])
-}
-
-pub(crate) fn limit_words(limit: Option<u32>) -> Result<Vec<String>> {
-    count_words("LIMIT", "limit", limit)
-}
-
-pub(crate) fn count_words(
-    word: &str,
-    option: &'static str,
-    count: Option<u32>,
-) -> Result<Vec<String>> {
-    let Some(count) = count else {
-        return Ok(Vec::new());
-    };
-    bounds::count(option, count)?;
-    Ok(vec![word.to_owned(), count.to_string()])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,8 +381,8 @@ mod tests {
     #[test]
     fn rest_is_no_shorter_than_it_was_asked_for() {
         for (micros, ms) in [(1_000, "1"), (1_001, "2"), (55_000_000, "55000")] {
-            let time = Duration::from_micros(micros);
-            assert_eq!(min_hold_words(Some(time)).unwrap(), ["MINHOLD", ms]);
+            let lock = Lock::new((), String::new()).min_hold(Duration::from_micros(micros));
+            assert_eq!(lock.options.words().unwrap(), ["MINHOLD", ms]);
         }
     }
 }

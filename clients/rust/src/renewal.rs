@@ -25,9 +25,7 @@ use crate::signal::Signal;
 const LONGEST_SLICE: Duration = Duration::from_secs(2);
 
 /// The holds of a client and its clones.
-pub struct Renewals<H: Half>(Arc<Inner<H>>);
-
-struct Inner<H: Half> {
+pub struct Renewals<H: Half> {
     state: Mutex<State<H>>,
     /// Told when there is another hold, and when a renewal was answered.
     changed: Signal,
@@ -51,35 +49,29 @@ struct Look<H: Half> {
     left: Duration,
 }
 
-impl<H: Half> Clone for Renewals<H> {
-    fn clone(&self) -> Self {
-        Renewals(Arc::clone(&self.0))
-    }
-}
-
 impl<H: Half> Default for Renewals<H> {
     fn default() -> Self {
         let state = State {
             holds: Vec::new(),
             worker: None,
         };
-        Renewals(Arc::new(Inner {
+        Renewals {
             state: Mutex::new(state),
             changed: Signal::default(),
-        }))
+        }
     }
 }
 
 impl<H: Half> Renewals<H> {
     /// Renews a hold for as long as it lives. Without a thread it lasts for one lease, and is then told as lost.
-    pub(crate) fn add(&self, hold: &Arc<Shared<H>>) {
-        let mut state = self.0.state();
+    pub(crate) fn add(self: &Arc<Self>, hold: &Arc<Shared<H>>) {
+        let mut state = self.state();
         state.holds.push(Arc::downgrade(hold));
         let process = process::id();
         if state.worker != Some(process) {
             state.worker = Some(process);
             hold.half.in_background(work(Worker {
-                inner: Arc::clone(&self.0),
+                renewals: Arc::clone(self),
                 has_ended: false,
             }));
         }
@@ -89,17 +81,15 @@ impl<H: Half> Renewals<H> {
 
     /// Has the worker look again, because something is due earlier.
     pub(crate) fn look(&self) {
-        self.0.changed.tell();
+        self.changed.tell();
     }
-}
 
-impl<H: Half> Inner<H> {
     fn state(&self) -> MutexGuard<'_, State<H>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns `None` when there are no holds. Then the worker is to end.
-    fn look(&self) -> Option<Look<H>> {
+    fn find(&self) -> Option<Look<H>> {
         let mut state = self.state();
         let mut look = Look {
             due: Vec::new(),
@@ -128,28 +118,28 @@ impl<H: Half> Inner<H> {
 
 /// What the worker has. When it ends otherwise than by itself, with its runtime for example, the next hold starts another.
 struct Worker<H: Half> {
-    inner: Arc<Inner<H>>,
+    renewals: Arc<Renewals<H>>,
     has_ended: bool,
 }
 
 impl<H: Half> Drop for Worker<H> {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.inner.state().worker = None;
+            self.renewals.state().worker = None;
         }
     }
 }
 
 async fn work<H: Half>(mut worker: Worker<H>) {
-    let inner = Arc::clone(&worker.inner);
+    let renewals = Arc::clone(&worker.renewals);
     loop {
-        let seen = inner.changed.seen();
-        let Some(look) = inner.look() else {
+        let seen = renewals.changed.seen();
+        let Some(look) = renewals.find() else {
             worker.has_ended = true;
             return;
         };
         let Some(half) = look.due.first().map(|(hold, _)| hold.half.clone()) else {
-            H::wait(&inner.changed, seen, look.next).await;
+            H::wait(&renewals.changed, seen, look.next).await;
             continue;
         };
         for (apart, due) in apart(look.due) {
@@ -157,10 +147,10 @@ async fn work<H: Half>(mut worker: Worker<H>) {
                 renew(&half, &due, look.left).await;
                 continue;
             }
-            let (half, inner) = (half.clone(), Arc::clone(&inner));
+            let half = half.clone();
             half.clone().in_background(async move {
                 renew(&half, &due, Duration::MAX).await;
-                inner.changed.tell();
+                half.renewals().look();
             });
         }
     }

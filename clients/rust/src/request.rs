@@ -5,13 +5,16 @@ use std::time::Duration;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ToRedisArgs, Value};
 use uuid::Uuid;
 
+use crate::ending::Ending;
+
 /// How long the server keeps a place in the queue after the last request for it: as long as a promoted server gives each
 /// place at least. A process that dies in the queue can cost the others so long, when its turn comes.
 pub(crate) const KEEP: Duration = Duration::from_secs(5);
 
 /// The families of keys.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Family {
+    #[default]
     Lock,
     Semaphore,
     Group,
@@ -112,6 +115,7 @@ pub(crate) struct Request {
     pub(crate) words: Vec<String>,
     /// What is to confirm that it is granted, renewed and done.
     pub(crate) confirm: Option<Confirm>,
+    pub(crate) ending: Ending,
 }
 
 /// How a request waits.
@@ -271,6 +275,7 @@ mod tests {
             owner: "web-1".to_owned(),
             words: words.iter().map(|&word| word.to_owned()).collect(),
             confirm: None,
+            ending: Ending::default(),
         }
     }
 

@@ -67,7 +67,8 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
                     }
                     Err(failure @ Failure::NotConfirmed { .. }) if call.keeps_line => {
                         let since = first_failure.unwrap_or_else(Instant::now);
-                        return match until_confirmed(half, reply.line, &call, failure, since).await {
+                        return match until_confirmed(half, reply.line, &call, failure, since).await
+                        {
                             Ok(()) => Ok(answer(Value::Int(1))),
                             Err(failure) => fail(failure),
                         };

@@ -1,39 +1,34 @@
 //! What a lock, a semaphore, a group and work-once are asked for.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::ask::{Verdict, ask};
+use crate::ask::ask;
 use crate::bounds;
 use crate::call::Call;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::half::Half;
-use crate::hold::{Hold, Member, Run};
-use crate::once::{Begun, Once, Outcome};
-use crate::options::{Group, Lock, Options, Tally};
+use crate::hold::{Hold, Run};
+use crate::once::{Begun, Outcome};
+use crate::options::{Claim, Group, Once, Options, Semaphore, Tally};
 use crate::progress::KeyInfo;
-use crate::request::{Family, Reply, Request, millis, outcome, read, unexpected};
-use crate::semaphore::Semaphore;
+use crate::request::{Family, Reply, millis, outcome, read, unexpected};
 use crate::send::{need, send};
 use crate::signal::pause;
 use crate::wait::{BLOCK, WaitLimit};
 
-async fn acquire<H: Half>(
+pub(crate) async fn acquire<H: Half>(
     half: &H,
     options: &Options,
-    request: Result<Request>,
     limit: WaitLimit,
 ) -> Result<Hold<H>> {
-    match ask(half, options, request?, limit).await? {
-        Verdict::Granted { hold, .. } => Ok(hold),
-        Verdict::Done { .. } => Err(unexpected(&Value::Nil).into()),
+    match ask(half, options, limit).await? {
+        Begun::Run(hold) => Ok(hold),
+        Begun::Done { .. } => Err(unexpected(&Value::Nil).into()),
     }
-}
-
-pub(crate) async fn add<H: Half>(group: &Group<H>, limit: WaitLimit) -> Result<Member<H>> {
-    let hold = acquire(&group.client, &group.options, group.request(), limit);
-    hold.await.map(Member::new)
 }
 
 pub(crate) async fn expect<H: Half>(group: &Group<H>, jobs: u32) -> Result<u64> {
@@ -80,13 +75,10 @@ pub(crate) async fn wait_without_limit<H: Half>(group: &Group<H>) -> Result<Tall
 }
 
 pub(crate) async fn begin<H: Half>(once: &Once<H>, limit: WaitLimit) -> Result<Begun<Run<H>>> {
-    let request = once.request()?;
-    Ok(
-        match ask(&once.client, &once.options, request, limit).await? {
-            Verdict::Granted { hold, attempt } => Begun::Run(Run::new(hold, attempt, once.ending)),
-            Verdict::Done { result, attempt } => Begun::Done { result, attempt },
-        },
-    )
+    Ok(match ask(&once.client, &once.options, limit).await? {
+        Begun::Run(hold) => Begun::Run(Run::new(hold)),
+        Begun::Done { result, attempt } => Begun::Done { result, attempt },
+    })
 }
 
 pub(crate) async fn result<H: Half>(once: &Once<H>) -> Result<Outcome> {
@@ -98,49 +90,72 @@ pub(crate) async fn result<H: Half>(once: &Once<H>) -> Result<Outcome> {
     })
 }
 
+/// Records what the work has come to, and returns it.
+pub(crate) async fn record<H: Half, T: Into<Vec<u8>>, E: From<Error> + Display>(
+    run: Run<H>,
+    outcome: std::result::Result<T, E>,
+) -> std::result::Result<Vec<u8>, E> {
+    match outcome {
+        Ok(result) => {
+            let result = result.into();
+            run.finish(Some(&result)).await?;
+            Ok(result)
+        }
+        Err(error) => {
+            // The work's own error tells more than that its failure could not be recorded.
+            let _ = run.give_up(&error.to_string()).await;
+            Err(error)
+        }
+    }
+}
+
 /// Asks INFO. Of a key that does not exist, all is empty.
-async fn key_info<H: Half>(half: &H, family: Family, key: &str) -> Result<KeyInfo> {
-    let mut command = family.command("INFO", key);
+pub(crate) async fn info<H: Half>(half: &H, options: &Options) -> Result<KeyInfo> {
+    let mut command = options.family.command("INFO", &options.key);
     command.arg("COUNT").arg(1_000);
     Ok(KeyInfo::read(&need(half, &command).await?))
 }
 
-/// Returns the keys in the order in which all processes ask for them, so that none waits for one that waits for it.
-pub(crate) async fn all_of<H: Half>(locks: &[Lock<H>], limit: WaitLimit) -> Result<Vec<Hold<H>>> {
-    let mut locks: Vec<&Lock<H>> = locks.iter().collect();
-    locks.sort_by_key(|lock| lock.key());
-    let mut holds = Vec::new();
-    for lock in locks {
-        match lock.acquire_within(limit).await {
-            Ok(hold) => holds.push(hold),
-            Err(error) => {
-                for hold in holds {
-                    // Its own error tells less than why another is not held.
-                    let _ = hold.give_back().await;
-                }
-                return Err(error);
-            }
+impl<C> Semaphore<C> {
+    /// How many permits are free, as far as is known; all of them while there is no such semaphore.
+    pub(crate) fn free(&self, info: &KeyInfo) -> Option<u64> {
+        let unused = self.options.limit.map(u64::from);
+        info.available.or(unused.filter(|_| info.state.is_empty()))
+    }
+
+    pub(crate) fn wanted(&self) -> u64 {
+        self.options.permits.unwrap_or(1).into()
+    }
+}
+
+/// Acquires in the order of the keys, as all processes do, so that none waits for one that waits for it. Returns the holds
+/// in the order of the claims.
+pub(crate) async fn all_of<H: Half>(
+    claims: Vec<Claim<H>>,
+    limit: WaitLimit,
+) -> Result<Vec<Hold<H>>> {
+    let mut holds = BTreeMap::new();
+    if let Err(error) = hold_all(&claims, limit, &mut holds).await {
+        for hold in holds.into_values().rev() {
+            // Its own error tells less than why another is not held.
+            let _ = hold.give_back().await;
         }
+        return Err(error);
     }
-    Ok(holds)
+    Ok(holds.into_values().collect())
 }
 
-impl<C: Half> Lock<C> {
-    pub(crate) async fn acquire_within(&self, limit: WaitLimit) -> Result<Hold<C>> {
-        acquire(&self.client, &self.options, self.request(), limit).await
+async fn hold_all<H: Half>(
+    claims: &[Claim<H>],
+    limit: WaitLimit,
+    holds: &mut BTreeMap<usize, Hold<H>>,
+) -> Result<()> {
+    let mut in_order: Vec<_> = claims.iter().enumerate().collect();
+    in_order.sort_by_key(|(_, claim)| &claim.options.key);
+    bounds::keys(in_order.iter().map(|(_, claim)| claim.options.key.as_str()))?;
+    for (at, claim) in in_order {
+        holds.insert(at, acquire(&claim.client, &claim.options, limit).await?);
     }
-
-    pub(crate) async fn info(&self) -> Result<KeyInfo> {
-        key_info(&self.client, Family::Lock, self.key()).await
-    }
-}
-
-impl<C: Half> Semaphore<C> {
-    pub(crate) async fn info(&self) -> Result<KeyInfo> {
-        key_info(&self.client, Family::Semaphore, self.key()).await
-    }
-
-    pub(crate) async fn acquire_within(&self, limit: WaitLimit) -> Result<Hold<C>> {
-        acquire(&self.client, &self.options, self.request(), limit).await
-    }
+    // The first ones can be lost while the last one is waited for.
+    holds.values().try_for_each(Hold::ensure_held)
 }

@@ -16,7 +16,7 @@ use crate::aio::together::Together;
 use crate::call::Call;
 use crate::cancel::Cancel;
 use crate::error::Result;
-use crate::half::{Half, Reply, Shared};
+use crate::half::{Half, Reply};
 use crate::renewal::Renewals;
 use crate::request::Command;
 use crate::send::send;
@@ -34,7 +34,7 @@ pub struct Client {
     waits: Waits,
     connections: Arc<Connections>,
     announcements: Arc<Announcements>,
-    renewals: Renewals<Client>,
+    renewals: Arc<Renewals<Client>>,
     together: Arc<Together>,
 }
 
@@ -57,14 +57,15 @@ pub enum Waits {
 impl Client {
     /// Makes a client of a server, a cluster or the primary that Sentinel names. Nothing is sent yet.
     pub fn new(server: impl Into<Server>) -> Client {
-        let connections = Arc::new(Connections::new(server.into()));
+        let server = server.into();
+        let connections = Arc::new(Connections::new(server.clone()));
         Client {
             announcements: Arc::new(Announcements::new(Arc::clone(&connections))),
             connections,
             settings: Settings::default(),
             waits: Waits::default(),
-            renewals: Renewals::default(),
-            together: Arc::default(),
+            renewals: Arc::default(),
+            together: Arc::new(Together::new(server)),
         }
     }
 
@@ -94,12 +95,8 @@ impl Half for Client {
         self.connections.server()
     }
 
-    fn renew(&self, hold: &Arc<Shared<Client>>) {
-        self.renewals.add(hold);
-    }
-
-    fn renew_earlier(&self) {
-        self.renewals.look();
+    fn renewals(&self) -> &Arc<Renewals<Client>> {
+        &self.renewals
     }
 
     fn listens(&self) -> bool {
@@ -109,7 +106,7 @@ impl Half for Client {
     async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Connection>> {
         let is_own = call.blocks.is_some() || call.keeps_line;
         if call.is_confirmed() && !is_own {
-            return self.together.attempt(call, &self.connections).await;
+            return self.together.attempt(call).await;
         }
         self.connections.attempt(call).await
     }

@@ -31,15 +31,10 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = RedisResult<T>> + Send + 'a>>;
 /// The connections of a client and its clones.
 pub(crate) struct Connections {
     server: Server,
-    shared: AsyncMutex<Shared>,
+    shared: AsyncMutex<Option<Connection>>,
     /// Counts the shared connections, so that a failure discards the one that it was seen on and not its successor.
     number: AtomicU64,
     idle: Mutex<Vec<Connection>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    connection: Option<Connection>,
 }
 
 #[derive(Clone)]
@@ -79,29 +74,29 @@ impl Connections {
             let mut lent = self.lend(call).await?;
             let sent = Moment::now();
             let replies = perform(&mut lent.connection, call, &self.server).await;
-            let is_elsewhere = is_elsewhere(&replies, &self.server);
-            let error = match replies {
+            let is_lost =
+                is_elsewhere(&replies, &self.server) || replies.as_ref().is_err_and(passes);
+            let is_closed = |error: &RedisError| is_of_connection(error) && !error.is_timeout();
+            let is_closed = replies.as_ref().is_err_and(is_closed);
+            match lent.shared {
+                Some(number) if is_lost => self.discard(number).await,
+                // A new connection may lead to the new primary: by DNS, or by Sentinel. The idle ones lead to the old one.
+                None if is_lost && !is_closed => self.idle().clear(),
+                _ => {}
+            }
+            let is_last = lent.is_new || !is_closed || (is_second && lent.shared.is_some());
+            match replies {
                 Ok(values) => {
                     return Ok(Reply {
                         sent,
                         values,
                         is_second,
-                        line: self.take_back(lent, call, is_elsewhere),
+                        line: self.take_back(lent, call, is_lost),
                     });
                 }
-                Err(error) => error,
-            };
-            let is_closed = is_of_connection(&error) && !error.is_timeout();
-            match lent.shared {
-                Some(number) if passes(&error) => self.discard(number).await,
-                // A new connection may lead to the new primary: by DNS, or by Sentinel. The idle ones lead to the old one.
-                None if passes(&error) && !is_closed => self.idle().clear(),
-                _ => {}
+                Err(error) if is_last => return Err(error),
+                Err(_) => is_second = true,
             }
-            if lent.is_new || !is_closed || (is_second && lent.shared.is_some()) {
-                return Err(error);
-            }
-            is_second = true;
         }
     }
 
@@ -123,15 +118,13 @@ impl Connections {
     }
 
     /// Returns the connection, if the call keeps it.
-    fn take_back(&self, lent: Lent, call: &Call<'_>, is_elsewhere: bool) -> Option<Connection> {
+    fn take_back(&self, lent: Lent, call: &Call<'_>, is_lost: bool) -> Option<Connection> {
         const MOST_IDLE: usize = 16;
         if call.keeps_line {
             return Some(lent.connection).filter(|_| !self.server.is_cluster());
         }
         let mut idle = self.idle();
-        if is_elsewhere {
-            idle.clear();
-        } else if lent.shared.is_none() && idle.len() < MOST_IDLE {
+        if !is_lost && lent.shared.is_none() && idle.len() < MOST_IDLE {
             idle.push(lent.connection);
         }
         None
@@ -144,13 +137,13 @@ impl Connections {
     async fn shared(&self, effort: Effort) -> RedisResult<Lent> {
         let (_, limit) = effort.connect_limits();
         let mut shared = within(limit, async { Ok(self.shared.lock().await) }).await?;
-        let is_new = shared.connection.is_none();
-        let connection = match &shared.connection {
+        let is_new = shared.is_none();
+        let connection = match &*shared {
             Some(connection) => connection.clone(),
             None => {
                 let connection = self.connect(effort).await?;
                 self.number.fetch_add(1, Ordering::AcqRel);
-                shared.connection.insert(connection).clone()
+                shared.insert(connection).clone()
             }
         };
         Ok(Lent {
@@ -163,7 +156,7 @@ impl Connections {
     async fn discard(&self, number: u64) {
         let mut shared = self.shared.lock().await;
         if self.number() == number {
-            shared.connection = None;
+            *shared = None;
         }
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::aio::{Begun, Client};
 use crate::error::{Error, Loss};
 use crate::hold::Hold;
-use crate::once::Once;
+use crate::options::Once;
+use crate::uses::record;
 
 impl Hold<Client> {
     /// Waits until the hold is lost, and returns why. Never ends once the hold was released. The future lives on its own:
@@ -58,18 +59,8 @@ impl Once<Client> {
             number: run.attempt(),
             fence: run.fence(),
         };
-        match run.run(work(attempt)).await? {
-            Ok(result) => {
-                let result = result.into();
-                run.done(Some(&result)).await?;
-                Ok(result)
-            }
-            Err(error) => {
-                // The work's own error tells more than that its failure could not be recorded.
-                let _ = run.fail(&error.to_string()).await;
-                Err(error)
-            }
-        }
+        let outcome = run.run(work(attempt)).await?;
+        record(run, outcome).await
     }
 }
 

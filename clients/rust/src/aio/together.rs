@@ -9,16 +9,13 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{RedisError, RedisResult};
-use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use tokio::sync::oneshot;
 
 use crate::aio::connection::{Connection, Connections, within};
 use crate::call::Call;
-use crate::clock::Moment;
-use crate::confirm::{is_elsewhere, perform};
 use crate::half::Reply;
-use crate::passing::{is_of_connection, passes};
 use crate::request::Command;
-use crate::server::Slot;
+use crate::server::{Server, Slot};
 use crate::settings::Effort;
 
 type Told = RedisResult<Reply<Connection>>;
@@ -30,22 +27,24 @@ struct Asked {
     tell: oneshot::Sender<Told>,
 }
 
-#[derive(Default)]
 pub(crate) struct Together {
     /// What is asked while a WAIT is out. A slot has an entry as long as its worker lives.
     asked: Mutex<HashMap<Option<Slot>, Vec<Asked>>>,
-    connection: AsyncMutex<Option<Connection>>,
+    /// Of these, the shared one.
+    connections: Connections,
 }
 
 impl Together {
+    pub(crate) fn new(server: Server) -> Together {
+        Together {
+            asked: Mutex::default(),
+            connections: Connections::new(server),
+        }
+    }
+
     /// Sends commands in one write with those of others.
-    pub(crate) async fn attempt(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        connections: &Arc<Connections>,
-    ) -> Told {
-        let key = call.commands.first().and_then(|it| it.key.as_deref());
-        let slot = connections.server().slot(key.unwrap_or_default());
+    pub(crate) async fn attempt(self: &Arc<Self>, call: &Call<'_>) -> Told {
+        let slot = call.slot(self.connections.server());
         let waits = call.commands.iter().filter_map(|it| it.confirm);
         let waits = waits.map(|confirm| confirm.within).max();
         let (tell, told) = oneshot::channel();
@@ -62,7 +61,7 @@ impl Together {
                     together: Arc::clone(self),
                     slot,
                 };
-                tokio::spawn(worker.work(Arc::clone(connections)));
+                tokio::spawn(worker.work());
             }
         }
         // A WAIT that is out already, this one, and a connection.
@@ -77,21 +76,7 @@ impl Together {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn connection(
-        &self,
-        connections: &Connections,
-        effort: Effort,
-    ) -> RedisResult<(Connection, bool)> {
-        let mut kept = self.connection.lock().await;
-        if let Some(connection) = kept.as_ref() {
-            return Ok((connection.clone(), false));
-        }
-        let connection = connections.connect(effort).await?;
-        Ok((kept.insert(connection).clone(), true))
-    }
-
-    /// Sends what was asked, and anew where the connection turns out to be closed.
-    async fn send(&self, connections: &Connections, asked: Vec<Asked>) {
+    async fn send(&self, asked: Vec<Asked>) {
         let commands: Vec<Command> = asked.iter().flat_map(|it| it.commands.clone()).collect();
         let longest = asked.iter().max_by_key(|it| it.effort.limit());
         let Some(effort) = longest.map(|it| it.effort) else {
@@ -101,36 +86,15 @@ impl Together {
             commands: &commands,
             ..Call::new(&commands[0], effort)
         };
-        let mut is_second = false;
-        let (sent, told) = loop {
-            let (mut connection, is_new) = match self.connection(connections, effort).await {
-                Ok(connection) => connection,
-                Err(error) => break (Moment::now(), Err(error)),
-            };
-            let sent = Moment::now();
-            let told = perform(&mut connection, &call, connections.server()).await;
-            let is_elsewhere = is_elsewhere(&told, connections.server());
-            if is_elsewhere || told.as_ref().is_err_and(passes) {
-                *self.connection.lock().await = None;
-            }
-            let Err(error) = &told else {
-                break (sent, told);
-            };
-            if is_new || is_second || !is_of_connection(error) || error.is_timeout() {
-                break (sent, told);
-            }
-            is_second = true;
-        };
-        let mut told = told.map(Vec::into_iter);
+        let mut told = self.connections.attempt(&call).await;
         for Asked { commands, tell, .. } in asked {
             // Who has waited long enough is not there any more.
             let _ = tell.send(match &mut told {
                 Err(error) => Err(error.clone()),
-                Ok(values) => Ok(Reply {
-                    sent,
-                    values: values.take(commands.len()).collect(),
-                    is_second,
+                Ok(reply) => Ok(Reply {
+                    values: reply.values.drain(..commands.len()).collect(),
                     line: None,
+                    ..*reply
                 }),
             });
         }
@@ -144,7 +108,7 @@ struct Worker {
 }
 
 impl Worker {
-    async fn work(self, connections: Arc<Connections>) {
+    async fn work(self) {
         loop {
             let asked = {
                 let mut all = self.together.asked();
@@ -153,7 +117,7 @@ impl Worker {
                     _ => return drop(all.remove(&self.slot)),
                 }
             };
-            self.together.send(&connections, asked).await;
+            self.together.send(asked).await;
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::cancel::Cancel;
 use crate::clock::Moment;
 use crate::confirm::{is_elsewhere, perform};
 use crate::error::Result;
-use crate::half::{Half, Reply, Shared};
+use crate::half::{Half, Reply};
 use crate::passing::{is_of_connection, passes};
 use crate::renewal::Renewals;
 use crate::request::Command;
@@ -38,7 +38,7 @@ pub struct Client {
     pub(crate) settings: Settings,
     /// Those of requests, and those of renewals.
     idle: Arc<[Mutex<Vec<Connection>>; 2]>,
-    renewals: Renewals<Client>,
+    renewals: Arc<Renewals<Client>>,
 }
 
 impl Client {
@@ -48,7 +48,7 @@ impl Client {
             server: server.into(),
             settings: Settings::default(),
             idle: Arc::default(),
-            renewals: Renewals::default(),
+            renewals: Arc::default(),
         }
     }
 
@@ -139,12 +139,8 @@ impl Half for Client {
         &self.server
     }
 
-    fn renew(&self, hold: &Arc<Shared<Client>>) {
-        self.renewals.add(hold);
-    }
-
-    fn renew_earlier(&self) {
-        self.renewals.look();
+    fn renewals(&self) -> &Arc<Renewals<Client>> {
+        &self.renewals
     }
 
     async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Lent>> {

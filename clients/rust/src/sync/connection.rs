@@ -51,8 +51,8 @@ impl Connection {
         write: Duration,
         read: Duration,
     ) -> RedisResult<(Connection, RedisResult<Vec<Value>>)> {
-        match self {
-            Connection::Single(mut connection) => {
+        match (self, slot) {
+            (Connection::Single(mut connection), _) => {
                 connection.set_write_timeout(Some(write))?;
                 connection.set_read_timeout(Some(read))?;
                 let replies = query(&mut connection, &commands, |connection, command| {
@@ -62,8 +62,9 @@ impl Connection {
             }
             // Behind one command of a cluster stand several attempts, connections and questions for its slots.
             #[cfg(feature = "cluster")]
-            Connection::Cluster(mut connection) => {
-                let alone = move |connection: &mut redis::cluster::ClusterConnection, command: &_| {
+            (Connection::Cluster(mut connection), slot) => {
+                let alone = move |connection: &mut redis::cluster::ClusterConnection,
+                                  command: &_| {
                     match slot {
                         Some(slot) => connection.route_command(command, primary_of(slot)),
                         None => connection.req_command(command),

@@ -7,9 +7,11 @@ use std::{io, thread};
 
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, Run};
-use crate::once::{Begun, Once};
+use crate::once::Begun;
+use crate::options::Once;
 use crate::signal::now;
 use crate::sync::Client;
+use crate::uses::record;
 
 impl Hold<Client> {
     /// Waits until the hold is lost, at most so long. Returns why, or `None` when it is not lost by then.
@@ -50,17 +52,7 @@ impl Once<Client> {
             Begun::Run(run) => run,
             Begun::Done { result, .. } => return Ok(result.unwrap_or_default()),
         };
-        match work(&run) {
-            Ok(result) => {
-                let result = result.into();
-                run.done(Some(&result))?;
-                Ok(result)
-            }
-            Err(error) => {
-                // The work's own error tells more than that its failure could not be recorded.
-                let _ = run.fail(&error.to_string());
-                Err(error)
-            }
-        }
+        let outcome = work(&run);
+        now(record(run, outcome))
     }
 }

@@ -105,6 +105,19 @@ fn confirmed_work_that_was_recorded_before_is_not_confirmed_again() {
     });
 }
 
+#[test]
+fn member_is_done_when_that_is_confirmed() {
+    let server = Server::start();
+    let replica = Server::builder().replica_of(&server).start();
+    let client = Client::open(server.url()).unwrap();
+    let group = client.group("jobs").replicas(1).lease(LEASE);
+    group.add().unwrap().done().unwrap();
+    let member = group.add().unwrap();
+    replica.stop();
+    assert_not_confirmed(member.done(), "jobs");
+    replica.cont();
+}
+
 /// A primary that lives on when its replica, which has one of its own, is promoted. The name leads to the new primary.
 struct Split {
     name: Proxy,

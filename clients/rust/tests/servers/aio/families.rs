@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dsync_client::aio::{Begun, Client, Run};
-use dsync_client::{Error, Outcome, Tally};
+use dsync_client::{Claim, Error, Outcome, Tally};
 
 use crate::support::{SECOND, Server, assert_done};
 
@@ -18,6 +18,22 @@ async fn refused_try_says_who_holds() {
     let fence = hold.fence();
     hold.release().await.unwrap();
     assert!(lock.try_acquire().await.unwrap().fence() > fence);
+}
+
+#[tokio::test]
+async fn locks_and_semaphores_are_held_together_or_not_at_all() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let lock = || Claim::from(client.lock("b"));
+    let permit = || Claim::from(client.semaphore("a").limit(1));
+    for hold in client.all_of([lock(), permit()]).await.unwrap() {
+        hold.release().await.unwrap();
+    }
+    let _taken = client.lock("b").acquire().await.unwrap();
+    let refused = client.all_of_for([lock(), permit()], SECOND).await;
+    assert!(refused.is_err());
+    let semaphore = client.semaphore("a").limit(1);
+    semaphore.try_acquire().await.unwrap();
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use dsync_client::{Begun, Client, Error, Loss};
+use dsync_client::{Begun, Claim, Client, Error, Hold, Loss};
 
 use crate::support::{LONG, SECOND, Server};
 
@@ -101,20 +101,27 @@ fn hold_is_renewed_at_once_and_for_another_lease() {
 }
 
 #[test]
-fn all_locks_are_held_or_none() {
+fn all_locks_and_semaphores_are_held_or_none() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
-    let locks = ["c", "a", "b"].map(|key| client.lock(key));
-    let keys = |holds: Vec<dsync_client::Hold>| {
-        let keys = holds.iter().map(|hold| hold.key().to_owned());
-        keys.collect::<Vec<_>>()
+    let claims = || {
+        let [last, middle] = ["c", "b"].map(|key| Claim::from(client.lock(key)));
+        [last, client.semaphore("a").limit(1).into(), middle]
     };
-    assert_eq!(keys(client.all_of(&locks).unwrap()), ["a", "b", "c"]);
+    let holds = client.all_of(claims()).unwrap();
+    let keys: Vec<&str> = holds.iter().map(Hold::key).collect();
+    assert_eq!(keys, ["c", "a", "b"]);
+    // They were asked for in the order of their names.
+    assert!(holds[1].fence() < holds[2].fence() && holds[2].fence() < holds[0].fence());
+    drop(holds);
     let other = client.lock("b").acquire().unwrap();
-    let refused = client.all_of_for(&locks, SECOND);
+    let refused = client.all_of_for(claims(), SECOND);
     assert!(matches!(refused, Err(Error::NotAcquired { key, .. }) if key == "b"));
-    assert!(!client.lock("a").locked().unwrap());
+    assert_eq!(client.semaphore("a").available().unwrap(), None);
     assert_eq!(client.lock("b").holders().unwrap()[0].fence, other.fence());
+    let twice = client.all_of(claims().into_iter().chain(claims()));
+    let error = twice.unwrap_err().to_string();
+    assert_eq!(error, r#"all_of is of different keys, not "a" twice"#);
 }
 
 #[test]
