@@ -88,7 +88,7 @@ impl<H: Half> Drop for WithdrawOnDrop<'_, H> {
     fn drop(&mut self) {
         if self.1 != Withdrawal::Not {
             let (half, request) = (self.0.half.clone(), self.0.request.clone());
-            let effort = self.0.courtesy().with_patience(KEEP);
+            let effort = self.0.courtesy().until(None).with_patience(KEEP);
             self.0.half.in_background(withdraw(half, request, effort));
         }
     }
@@ -121,8 +121,8 @@ impl<H: Half> Waiter<H> {
             _ => Waiting::Queue,
         };
         let (half, request) = (self.half.clone(), self.request.clone());
-        let effort = self.courtesy().with_patience(KEEP);
-        let _registration = self.cancel.register(move || {
+        let effort = self.courtesy().until(None).with_patience(KEEP);
+        let _withdrawal = self.cancel.register(move || {
             half.in_background(withdraw(half.clone(), request.clone(), effort));
         });
         let mut listening = H::Listening::default();

@@ -52,12 +52,14 @@ impl Settings {
         self.effort().with_patience(Duration::ZERO)
     }
 
-    /// For one attempt at what the caller can do without.
+    /// For one attempt at what the caller can do without, connecting included.
     pub(crate) fn courtesy(&self, is_try: bool) -> Effort {
         let longest = if is_try { COURTESY_OF_TRY } else { COURTESY };
+        let response = self.response_timeout.min(longest);
+        let attempt = self.attempt().until(Some(Instant::now() + longest));
         Effort {
-            response: self.response_timeout.min(longest),
-            ..self.attempt()
+            response,
+            ..attempt
         }
     }
 }
