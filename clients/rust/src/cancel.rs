@@ -1,13 +1,13 @@
 //! How a wait is ended from outside.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::signal::{Signal, Wait};
 
-type Withdrawal = Arc<dyn Fn() + Send + Sync>;
+/// What is called when waits are to end, for as long as it lives.
+pub(crate) type Withdrawal = Arc<dyn Fn() + Send + Sync>;
 
 /// A handle with which another thread ends waits: those that run, and all later ones of the builders that have it.
 ///
@@ -27,8 +27,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     is_cancelled: bool,
-    next: u64,
-    withdrawals: HashMap<u64, Withdrawal>,
+    withdrawals: Vec<Weak<dyn Fn() + Send + Sync>>,
 }
 
 impl Cancel {
@@ -43,7 +42,7 @@ impl Cancel {
         let withdrawals: Vec<Withdrawal> = {
             let mut state = self.state();
             state.is_cancelled = true;
-            state.withdrawals.values().cloned().collect()
+            state.withdrawals.iter().filter_map(Weak::upgrade).collect()
         };
         self.shared.changed.tell();
         withdrawals.iter().for_each(|withdraw| withdraw());
@@ -70,15 +69,12 @@ impl Cancel {
     }
 
     /// Has this called when the waits are to end, as long as the returned value lives.
-    pub(crate) fn register(&self, withdraw: impl Fn() + Send + Sync + 'static) -> Registration {
+    pub(crate) fn register(&self, withdraw: impl Fn() + Send + Sync + 'static) -> Withdrawal {
+        let withdraw: Withdrawal = Arc::new(withdraw);
         let mut state = self.state();
-        let number = state.next;
-        state.next += 1;
-        state.withdrawals.insert(number, Arc::new(withdraw));
-        Registration {
-            cancel: self.clone(),
-            number,
-        }
+        state.withdrawals.retain(|it| it.strong_count() > 0);
+        state.withdrawals.push(Arc::downgrade(&withdraw));
+        withdraw
     }
 }
 
@@ -87,16 +83,5 @@ impl fmt::Debug for Cancel {
         f.debug_struct("Cancel")
             .field("is_cancelled", &self.is_cancelled())
             .finish_non_exhaustive()
-    }
-}
-
-pub(crate) struct Registration {
-    cancel: Cancel,
-    number: u64,
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.cancel.state().withdrawals.remove(&self.number);
     }
 }

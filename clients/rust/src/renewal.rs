@@ -187,22 +187,12 @@ async fn renew<H: Half>(half: &H, due: &Due<H>, left: Duration) {
         is_afresh: due.iter().any(|(hold, _)| hold.lease.is_cut_off()),
         ..Call::new(&commands[0], effort)
     };
-    match half.attempt(&call).await {
-        Ok(Reply { sent, values, .. }) => {
-            for ((hold, lease), value) in due.iter().zip(values) {
-                note(hold, sent, *lease, value);
-            }
-        }
-        Err(error) => {
-            for (hold, lease) in due {
-                note(
-                    hold,
-                    Moment::now(),
-                    *lease,
-                    Err(Failure::Redis(error.clone())),
-                );
-            }
-        }
+    let (sent, values) = match half.attempt(&call).await {
+        Ok(Reply { sent, values, .. }) => (sent, values),
+        Err(error) => (Moment::now(), vec![Err(Failure::Redis(error)); due.len()]),
+    };
+    for ((hold, lease), value) in due.iter().zip(values) {
+        note(hold, sent, *lease, value);
     }
 }
 
