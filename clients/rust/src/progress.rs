@@ -1,8 +1,9 @@
 //! What a request learns while it waits: its place, and who holds the key.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{FromRedisValue, Value};
 
 use crate::error::Holder;
 use crate::request::read;
@@ -42,76 +43,65 @@ pub struct KeyInfo {
 }
 
 impl KeyInfo {
-    /// Reads the reply to INFO, a map or, in RESP2, an array of names and values. What is missing stays empty.
+    /// Reads the reply to INFO. What is missing stays empty.
     pub(crate) fn read(reply: &Value) -> KeyInfo {
-        let mut info = KeyInfo::default();
-        for (name, value) in fields(reply) {
-            match name.as_str() {
-                "state" => info.state = read(value).unwrap_or_default(),
-                "holders" => info.holder_count = read(value).unwrap_or_default(),
-                "waiters" => info.waiter_count = read(value).unwrap_or_default(),
-                "paused-ms" => info.paused = duration(value),
-                "delay-left-ms" => info.delayed = duration(value),
-                "limit" => info.limit = read(value).unwrap_or_default(),
-                "available" => info.available = read(value).unwrap_or_default(),
-                "first-holders" => info.holders = holders(value),
-                _ => {}
-            }
+        let fields = Fields::of(reply);
+        let holders = match fields.0.get("first-holders") {
+            Some(Value::Array(rows)) => rows.iter().map(holder).collect(),
+            _ => Vec::new(),
+        };
+        KeyInfo {
+            state: fields.read("state"),
+            holders,
+            holder_count: fields.read("holders"),
+            waiter_count: fields.read("waiters"),
+            paused: fields.time("paused-ms"),
+            delayed: fields.time("delay-left-ms"),
+            limit: fields.read("limit"),
+            available: fields.read("available"),
         }
-        info
     }
-}
-
-fn holders(value: &Value) -> Vec<Holder> {
-    let Value::Array(rows) = value else {
-        return Vec::new();
-    };
-    rows.iter().map(holder).collect()
 }
 
 fn holder(row: &Value) -> Holder {
-    let mut holder = Holder {
-        fence: 0,
-        owner: None,
-        lease_left: Duration::ZERO,
-        held: Duration::ZERO,
-        resting: None,
-    };
-    for (name, value) in fields(row) {
-        match name.as_str() {
-            "fence" => holder.fence = read(value).unwrap_or_default(),
-            "owner" => holder.owner = owner(value),
-            "lease-left-ms" => holder.lease_left = duration(value),
-            "held-ms" => holder.held = duration(value),
-            "resting-ms" => holder.resting = Some(duration(value)),
-            _ => {}
-        }
+    let fields = Fields::of(row);
+    let is_resting = fields.0.contains_key("resting-ms");
+    let owner: Option<Vec<u8>> = fields.read("owner");
+    Holder {
+        fence: fields.read("fence"),
+        // An owner is any bytes; people are shown what is text of it.
+        owner: owner.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        lease_left: fields.time("lease-left-ms"),
+        held: fields.time("held-ms"),
+        resting: is_resting.then(|| fields.time("resting-ms")),
     }
-    holder
 }
 
-/// An owner is any bytes; people are shown what is text of it.
-fn owner(value: &Value) -> Option<String> {
-    let bytes: Option<Vec<u8>> = read(value).unwrap_or_default();
-    bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-}
+/// Values by their names: of a map or, in RESP2, of an array of names and values.
+struct Fields<'a>(HashMap<String, &'a Value>);
 
-fn duration(value: &Value) -> Duration {
-    Duration::from_millis(read(value).unwrap_or_default())
-}
+impl Fields<'_> {
+    fn of(map: &Value) -> Fields<'_> {
+        let pairs: Vec<(&Value, &Value)> = match map {
+            Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
+            Value::Array(items) => {
+                let pairs = items.chunks_exact(2);
+                pairs.map(|pair| (&pair[0], &pair[1])).collect()
+            }
+            _ => Vec::new(),
+        };
+        let name = |name| read(name).unwrap_or_default();
+        let named = pairs.into_iter().map(|(key, value)| (name(key), value));
+        Fields(named.collect())
+    }
 
-fn fields(map: &Value) -> Vec<(String, &Value)> {
-    let name = |value: &Value| read(value).unwrap_or_default();
-    match map {
-        Value::Map(pairs) => pairs
-            .iter()
-            .map(|(key, value)| (name(key), value))
-            .collect(),
-        Value::Array(items) => items
-            .chunks_exact(2)
-            .map(|pair| (name(&pair[0]), &pair[1]))
-            .collect(),
-        _ => Vec::new(),
+    fn read<T: FromRedisValue + Default>(&self, name: &str) -> T {
+        let value = self.0.get(name).and_then(|value| read(value).ok());
+        value.unwrap_or_default()
+    }
+
+    fn time(&self, name: &str) -> Duration {
+        Duration::from_millis(self.read(name))
     }
 }
 

@@ -54,18 +54,18 @@ impl Client {
 
     fn send_once(&self, call: &Call<'_>) -> RedisResult<Reply<Lent>> {
         let mut is_second = false;
-        // The server may have closed an idle connection long ago, so a failure there tells nothing about the server.
-        while let Some(connection) = self.take_idle(call) {
+        loop {
+            let idle = self.take_idle(call);
+            let is_idle = idle.is_some();
+            let connection = idle.map_or_else(|| self.connect(call.effort), Ok)?;
             match self.send_on(connection, call) {
-                Err(error) if is_of_connection(&error) && !error.is_timeout() => {
+                // The server may have closed an idle connection long ago: that tells nothing about the server.
+                Err(error) if is_idle && is_of_connection(&error) && !error.is_timeout() => {
                     is_second = true;
                 }
                 answer => return answer.map(|reply| Reply { is_second, ..reply }),
             }
         }
-        let connection = self.connect(call.effort)?;
-        let answer = self.send_on(connection, call);
-        answer.map(|reply| Reply { is_second, ..reply })
     }
 
     fn send_on(&self, connection: Connection, call: &Call<'_>) -> RedisResult<Reply<Lent>> {
