@@ -177,7 +177,10 @@ impl Announcements {
             }
             Ok(())
         };
-        let connection = self.connections.connect_to_listen(effort, told).await?;
+        let connection = self
+            .connections
+            .connect(effort, Some(Arc::new(told)))
+            .await?;
         let made = Arc::new(Line {
             connection,
             number,

@@ -108,7 +108,7 @@ impl Connections {
         let is_new = idle.is_none();
         let connection = match idle {
             Some(connection) => connection,
-            None => self.connect(call.effort).await?,
+            None => self.connect(call.effort, None).await?,
         };
         Ok(Lent {
             connection,
@@ -141,7 +141,7 @@ impl Connections {
         let connection = match &*shared {
             Some(connection) => connection.clone(),
             None => {
-                let connection = self.connect(effort).await?;
+                let connection = self.connect(effort, None).await?;
                 self.number.fetch_add(1, Ordering::AcqRel);
                 shared.insert(connection).clone()
             }
@@ -165,20 +165,14 @@ impl Connections {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Connects for requests.
-    pub(crate) async fn connect(&self, effort: Effort) -> RedisResult<Connection> {
-        let (step, limit) = effort.connect_limits();
-        within(limit, self.connect_with(step, None)).await
-    }
-
-    /// Connects for messages, which `told` takes.
-    pub(crate) async fn connect_to_listen(
+    /// Connects; for messages, if somebody is to be told of them.
+    pub(crate) async fn connect(
         &self,
         effort: Effort,
-        told: impl redis::aio::AsyncPushSender,
+        told: Option<Told>,
     ) -> RedisResult<Connection> {
         let (step, limit) = effort.connect_limits();
-        within(limit, self.connect_with(step, Some(Arc::new(told)))).await
+        within(limit, self.connect_with(step, told)).await
     }
 
     /// Connects. Each step may last so long, but not all together.
@@ -222,7 +216,7 @@ impl Connections {
 }
 
 /// Who is told of messages.
-type Told = Arc<dyn redis::aio::AsyncPushSender>;
+pub(crate) type Told = Arc<dyn redis::aio::AsyncPushSender>;
 
 /// Messages come beside replies in RESP3 only.
 fn in_resp3(client: &Client) -> RedisResult<Client> {
