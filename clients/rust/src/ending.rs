@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::bounds;
 use crate::error::Result;
-use crate::request::{Command, Request, millis};
+use crate::request::{Command, Ending, Keep, Request, millis};
 use crate::text::cut;
 
 /// How long a promoted server lets each hold live at least, whatever was left of its lease (`dsync.takeover-grace-ms`).
@@ -14,21 +14,6 @@ const TAKEOVER_GRACE: Duration = Duration::from_secs(5);
 /// the lease anew.
 pub(crate) fn patience(lease: Duration) -> Duration {
     lease + TAKEOVER_GRACE
-}
-
-/// What DONE and FAIL say besides the result and the reason.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ending {
-    pub(crate) keep: Keep,
-    pub(crate) retry_delay: Duration,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Keep {
-    #[default]
-    AsTheServerSays,
-    For(Duration),
-    Forever,
 }
 
 impl Ending {

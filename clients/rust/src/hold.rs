@@ -41,7 +41,7 @@ impl<C: Half> Hold<C> {
             request,
             grant,
         });
-        half.renewals().add(&shared);
+        half.renew(&shared);
         Hold {
             shared,
             is_settled: false,
@@ -103,7 +103,7 @@ impl<C: Half> Hold<C> {
         let of_hold = &self.shared.lease;
         if !of_hold.is_of_the_parent() {
             let wanted = of_hold.want(lease)?;
-            self.shared.half.renewals().look();
+            self.shared.half.renew_earlier();
             of_hold.answered::<C>(wanted).await;
         }
         self.ensure_held()

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use crate::bounds;
 use crate::cancel::Cancel;
-use crate::ending::{Ending, Keep};
 use crate::error::Result;
 use crate::lease::Terms;
 use crate::owner::default_owner;
 use crate::progress::Progress;
-use crate::request::{Confirm, Family, Replicas, Request, new_token};
+use crate::request::{Confirm, Ending, Family, Keep, Replicas, Request, new_token};
 use crate::sync::Client;
 
 type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;

@@ -150,7 +150,7 @@ async fn work<H: Half>(mut worker: Worker<H>) {
             let half = half.clone();
             half.clone().in_background(async move {
                 renew(&half, &due, Duration::MAX).await;
-                half.renewals().look();
+                half.renew_earlier();
             });
         }
     }

@@ -5,8 +5,6 @@ use std::time::Duration;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ToRedisArgs, Value};
 use uuid::Uuid;
 
-use crate::ending::Ending;
-
 /// How long the server keeps a place in the queue after the last request for it: as long as a promoted server gives each
 /// place at least. A process that dies in the queue can cost the others so long, when its turn comes.
 pub(crate) const KEEP: Duration = Duration::from_secs(5);
@@ -116,6 +114,21 @@ pub(crate) struct Request {
     /// What is to confirm that it is granted, renewed and done.
     pub(crate) confirm: Option<Confirm>,
     pub(crate) ending: Ending,
+}
+
+/// What DONE and FAIL say besides the result and the reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ending {
+    pub(crate) keep: Keep,
+    pub(crate) retry_delay: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Keep {
+    #[default]
+    AsTheServerSays,
+    For(Duration),
+    Forever,
 }
 
 /// How a request waits.
