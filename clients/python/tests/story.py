@@ -1,12 +1,14 @@
 """Performs scripts without a server: the clock and the replies are the test's."""
 
-from typing import Any, Iterator, List, Optional, Tuple, Union
+import contextlib
+from typing import Any, Callable, Coroutine, Iterator, List, Tuple, Union
 
 import pytest
 
 from dsync import _lease, _renewals, _retry, _steps
-from dsync._protocol import LOCK, Request
-from dsync._steps import Ask, AskAll, Block, Pause, Script, Turn, Watch
+from dsync._confirm import Part
+from dsync._protocol import LOCK, Request, Words
+from dsync._sync._threads import complete
 
 REQUEST = Request(LOCK, "k", "t", lease=9.0, owner=None)
 QUEUED = [b"WAITING", 1, b"dsync:{k}:1"]
@@ -17,50 +19,67 @@ GONE = ConnectionError("gone")
 Reply = Tuple[Union[Any, BaseException], float]
 
 
+class Stopped(BaseException):
+    """The time of the story is over."""
+
+
+#: A function of the package that wants something to talk to.
+Script = Callable[["Story"], Coroutine[Any, Any, Any]]
+
+
+def script(function: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Script:
+    """Returns the function with these arguments."""
+    return lambda talk: function(talk, *arguments)
+
+
 class Story:
-    """Performs a script: each Ask and Block takes the next reply, and only the test's clock moves."""
+    """What scripts talk to: each question takes the next reply, and only the test's clock moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 1_000.0
         self.said: List[str] = []
+        self._replies: Iterator[Any] = iter(())
+        self._stops_at = 0.0
         for module in (_lease, _retry, _renewals, _steps):
             monkeypatch.setattr(module, "now", lambda: self.time)
 
-    def run(self, script: Script[Any], *replies: Union[Any, BaseException, Reply], stops_at: float = 9_999) -> Any:
-        answers: Iterator[Any] = iter(replies)
-        result: Any = None
-        error: Optional[BaseException] = None
-        try:
-            while True:
-                step = script.throw(error) if error is not None else script.send(result)
-                result, error = None, None
-                if isinstance(step, (Ask, Block)):
-                    self.said.append(" ".join(map(str, step.words)))
-                    reply = next(answers)
-                    seconds = 0.0
-                    if isinstance(reply, tuple):
-                        reply, seconds = reply
-                    self.time += seconds
-                    result, error = (None, reply) if isinstance(reply, BaseException) else (reply, None)
-                elif isinstance(step, AskAll):
-                    if self.time >= stops_at:
-                        return None
-                    self.said.append(" + ".join(" ".join(map(str, part.commands[0])) for _, part in step.requests))
-                    reply = next(answers)
-                    if isinstance(reply, tuple):
-                        reply, seconds = reply
-                        self.time += seconds
-                    result = reply if isinstance(reply, list) else [reply] * len(step.requests)
-                elif isinstance(step, Pause):
-                    self.time += step.seconds
-                elif isinstance(step, Turn):
-                    self.said.append(f"turn {step.seconds:g}")
-                    self.time += step.seconds
-                else:
-                    assert isinstance(step, Watch)
-                    self.said.append(f"watch {step.channel}")
-        except StopIteration as end:
-            return end.value
+    def run(self, script: Script, *replies: Union[Any, BaseException, Reply], stops_at: float = 9_999) -> Any:
+        self._replies, self._stops_at = iter(replies), stops_at
+        with contextlib.suppress(Stopped):
+            return complete(script(self))
+
+    def _next(self) -> Any:
+        reply, seconds = next(self._replies), 0.0
+        if isinstance(reply, tuple):
+            reply, seconds = reply
+        self.time += seconds
+        return reply
+
+    async def ask(self, words: Words, *_: Any, **__: Any) -> Any:
+        self.said.append(" ".join(map(str, words)))
+        reply = self._next()
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    block = ask
+
+    async def ask_all(self, requests: List[Tuple[str, Part]], within: float) -> List[Any]:
+        if self.time >= self._stops_at:
+            raise Stopped
+        self.said.append(" + ".join(" ".join(map(str, part.commands[0])) for _, part in requests))
+        reply = self._next()
+        return reply if isinstance(reply, list) else [reply] * len(requests)
+
+    async def pause(self, seconds: float, changed: Any = None) -> None:
+        self.time += seconds
+
+    async def turn(self, seconds: float) -> None:
+        self.said.append(f"turn {seconds:g}")
+        self.time += seconds
+
+    async def watch(self, channel: str) -> None:
+        self.said.append(f"watch {channel}")
 
     def verbs(self) -> List[str]:
         """Returns what was said, without what is the same each time."""

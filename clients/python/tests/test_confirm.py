@@ -9,13 +9,14 @@ import pytest
 import redis
 import redis.asyncio
 from servers import Server, closing, eventually, replica_of
-from story import GONE, GRANTED, QUEUED, REQUEST, Story
+from story import GONE, GRANTED, QUEUED, REQUEST, Story, script
 
 import dsync
 from dsync import _steps, aio
 from dsync._confirm import Confirm, Part, commit
 from dsync._protocol import Words
-from dsync._steps import Waits
+from dsync._settings import Settings
+from dsync._sync._threads import complete
 
 ONE, TWO = Confirm(1, 0.5), Confirm(2, 0.2)
 RENEW: Words = ["DLOCK.RENEW", "k", "t"]
@@ -23,13 +24,16 @@ RENEW: Words = ["DLOCK.RENEW", "k", "t"]
 
 def played(parts: List[Part], *replies: List[Any]) -> List[str]:
     """Plays a round in which the server answers so. Returns what was written each time."""
-    round_ = commit(parts)
-    said = [next(round_)]
-    for reply in replies[:-1]:
-        said.append(round_.send(reply))
-    with pytest.raises(StopIteration):
-        round_.send(replies[-1])
-    return [" | ".join(" ".join(map(str, words)) for words in commands) for commands in said]
+    said: List[str] = []
+    answers = iter(replies)
+
+    async def exchange(commands: List[Words]) -> List[Any]:
+        said.append(" | ".join(" ".join(map(str, words)) for words in commands))
+        return next(answers)
+
+    complete(commit(parts, exchange))
+    assert next(answers, None) is None
+    return said
 
 
 def told(reply: Any) -> Any:
@@ -118,7 +122,7 @@ def test_only_what_was_answered_is_waited_for_again() -> None:
 
 
 def acquire(seconds: Optional[float] = None) -> Any:
-    return _steps.acquire(REQUEST, Waits(seconds, True, 30, ONE))
+    return script(_steps.acquire, REQUEST, Settings(wait=seconds, replicas=1, within=ONE.within))
 
 
 def test_grant_that_is_not_confirmed_is_asked_for_again(story: Story) -> None:
@@ -143,12 +147,12 @@ def test_done_that_may_be_repeated_is_not_confirmed(story: Story) -> None:
     sent = ConnectionError("closed")
     sent.is_in_doubt = True  # type: ignore[attr-defined]
     done = REQUEST.verb("DONE")
-    assert story.run(_steps.finish(done, "k", 5, ONE), GONE, 1) == (True, False)
+    assert story.run(script(_steps.finish, done, "k", 5, ONE), GONE, 1) == (True, False)
     for error in (sent, dsync.NotConfirmed("k", 0, 1)):
         with pytest.raises(dsync.NotConfirmed) as few:
-            story.run(_steps.finish(done, "k", 5, ONE), error, 1)
+            story.run(script(_steps.finish, done, "k", 5, ONE), error, 1)
         assert (few.value.have, few.value.wanted) == (0, 1)
-    assert story.run(_steps.finish(done, "k", 5), sent, 1) == (True, False)
+    assert story.run(script(_steps.finish, done, "k", 5), sent, 1) == (True, False)
 
 
 @pytest.mark.parametrize(

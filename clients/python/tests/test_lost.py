@@ -13,8 +13,7 @@ from test_lock import holders, waiters
 import dsync
 from dsync import _route, all_of, lock
 from dsync._sync._alarm import Clock
-from dsync._sync._lines import lines_of
-from dsync._sync._turns import turns_of
+from dsync._sync._threads import Threads, complete
 
 
 def test_revoked_hold_is_lost_and_its_block_raises(client: Any) -> None:
@@ -377,15 +376,16 @@ def subscribers(client: Any) -> List[str]:
 def test_subscription_that_is_not_confirmed_ends_its_connection(own_server: Server) -> None:
     """The connection to a server that stood still was kept, and the next ones subscribed there, too."""
     client = own_server.client()
-    source = lines_of(client).perform(_route.find(lines_of(client).route, "k", 5))
-    first = turns_of(client).watch(source, "a")
-    unheard = turns_of(client)._listeners[source.name]
+    threads = Threads.of(client)
+    source = complete(_route.find(threads.send, threads.route, "k", 5))
+    first = complete(threads.watch(source, "a"))
+    unheard = threads._listeners[source.name]
     own_server.stop()
     with pytest.raises(redis.TimeoutError):
-        turns_of(client).watch(source, "b")
+        complete(threads.watch(source, "b"))
     own_server.go_on()
-    turns_of(client).watch(source, "b").end()
-    assert turns_of(client)._listeners[source.name] is not unheard
+    complete(complete(threads.watch(source, "b")).end())
+    assert threads._listeners[source.name] is not unheard
     with pytest.raises(redis.ConnectionError, match="not heard"):
-        first.wait(30)
-    first.end()
+        complete(first.wait(30))
+    complete(first.end())

@@ -9,7 +9,7 @@ import redis
 import redis.asyncio
 from modes import LONGEST_CALL, Mode, User, modes
 from servers import until_waiting
-from story import GONE, QUEUED, Story
+from story import GONE, QUEUED, Story, script
 from test_lock import waiters
 from test_modes import started
 from test_scripts import acquire, waits
@@ -18,7 +18,7 @@ import dsync
 import dsync.aio
 from dsync import _steps
 from dsync._protocol import SEMAPHORE, GivenUp, Request
-from dsync._settings import lock_kind, semaphore_kind
+from dsync._settings import min_hold_words
 
 
 def aside(user: User, claim: Any) -> "Future[Any]":
@@ -89,9 +89,9 @@ def test_options_are_those_of_each_repeat_and_the_index_that_of_the_last_answer(
     monkeypatch: pytest.MonkeyPatch, own_connection: bool
 ) -> None:
     story = Story(monkeypatch)
-    kind = semaphore_kind(5, 1, "tenant:7", 2, 0.25, True)
-    request = Request(SEMAPHORE, "k", "t", lease=9.0, owner=None, options=kind.options)
-    ask = _steps.acquire(request, waits(None, own_connection))
+    claim = dsync.semaphore(redis.Redis(), "k", 5, lane="tenant:7", lane_limit=2, min_hold=0.25, index=True)
+    request = Request(SEMAPHORE, "k", "t", lease=9.0, owner=None, options=claim._kind.options)
+    ask = script(_steps.acquire, request, waits(None, own_connection))
     grant = story.run(ask, GONE, QUEUED, GONE, QUEUED, [b"t", 7, 0])
     assert (grant.fence, grant.index) == (7, 0)
     asked = [line.split(" PX 9000 TOKEN t ")[0] for line in story.said if line.startswith("DSEM.")]
@@ -100,7 +100,7 @@ def test_options_are_those_of_each_repeat_and_the_index_that_of_the_last_answer(
 
 @pytest.mark.parametrize(("seconds", "ms"), [(1e-5, 1), (0.055, 55), (1 / 30, 34), (60, 60_000)])
 def test_rest_is_no_shorter_than_it_was_asked_for(seconds: float, ms: int) -> None:
-    assert lock_kind(False, seconds).options == ("MINHOLD", ms)
+    assert min_hold_words(seconds) == ("MINHOLD", ms)
 
 
 def test_attempts_that_are_used_up_are_no_index(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,13 @@ import pytest
 import redis
 import redis.asyncio
 from servers import Cluster, Server, closing, eventually
-from story import GONE, REQUEST, Story
+from story import GONE, REQUEST, Script, Story, script
 
 import dsync
 from dsync import _renewals, aio, lock
 from dsync._confirm import Confirm, Part
 from dsync._lease import Lease
 from dsync._renewals import Renewed
-from dsync._steps import Script
 
 MANY = 300
 
@@ -25,8 +24,8 @@ def renewed(story: Story, lost: Callable[[str], None] = pytest.fail, lease: floa
     return Renewed(REQUEST, Lease(lease, lease / 10, story.time), None, lost)
 
 
-def renewing(*holds: Renewed) -> Script[None]:
-    return _renewals.renew(lambda: [hold for hold in holds if hold.is_live])
+def renewing(*holds: Renewed) -> Script:
+    return script(_renewals.renew, lambda: [hold for hold in holds if hold.is_live])
 
 
 def test_lease_is_renewed_at_each_third(story: Story) -> None:
@@ -71,8 +70,14 @@ def test_renewal_that_fails_is_repeated_alone(story: Story) -> None:
 def test_renewal_that_finds_no_hold_tells_the_loss_at_once(story: Story, reply: Any, why: str) -> None:
     """SET over the key was taken for an error that passes: the loss was told when the lease was over."""
     told: List[str] = []
-    hold = renewed(story, told.append)
-    story.run(renewing(hold), reply, stops_at=1_003.5)
+
+    def lose(why: str) -> None:
+        told.append(why)
+        hold.lease.end(why)
+
+    hold = renewed(story, lose)
+    story.run(renewing(hold), reply)
+    assert story.time == 1_003.0
     assert len(told) == 1
     assert why in told[0]
 

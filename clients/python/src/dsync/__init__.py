@@ -8,12 +8,11 @@
 :mod:`dsync.aio` has the same for asyncio, and :mod:`dsync.redis_lock` a class for ``Redis.lock(lock_class=…)``.
 """
 
-from ._run import Run
+from ._claim import Run
 from ._settings import Settings
 from ._source import Client
-from ._sync._claims import Claim, Group, Semaphore, all_of, group, lock, semaphore
+from ._sync._claims import Claim, Group, Semaphore, all_of, group, lock, once, semaphore
 from ._sync._hold import Hold
-from ._sync._once import once
 from .errors import DsyncError, Holder, HoldLost, NotAcquired, NotConfirmed, WorkFailed
 
 __all__ = [

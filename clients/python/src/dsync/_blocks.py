@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any, Callable, Generic, List, Optional, Tuple, TypeVar, cast
+from types import TracebackType
+from typing import Any, Callable, Generic, List, Optional, Tuple, Type, TypeVar, cast
 
 Way = TypeVar("Way")
 
@@ -53,9 +54,10 @@ class _ExitOfEachBlock(Generic[Way]):
         return found
 
 
-Error = TypeVar("Error")
-Kind = TypeVar("Kind")
-Trace = TypeVar("Trace")
+#: What a block is left with, as ``__exit__`` is told it.
+Kind = Optional[Type[BaseException]]
+Error = Optional[BaseException]
+Trace = Optional[TracebackType]
 
 
 def exit_of_each_block(

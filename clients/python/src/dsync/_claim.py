@@ -1,32 +1,77 @@
-"""What the claims of threads and of tasks have in common, as scripts: how they ask, look, and end what they have."""
+"""What the claims of threads and of tasks have in common: how they ask, look, and end what they have, as scripts."""
 
 from __future__ import annotations
 
+import functools
 import inspect
-import threading
-from typing import Any, Callable, Dict, Generic, List, MutableMapping, Optional, Tuple, TypeVar, Union
-from weakref import WeakKeyDictionary, WeakValueDictionary
+import json
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, List, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import cast as _cast
 
-from . import _steps
+from . import _protocol, _steps
 from ._blocks import ByHand
 from ._hold import HoldBase
 from ._lease import OF_THE_PARENT
+from ._performer import Performer, Talk
 from ._protocol import Done, GivenUp, Words, fields, holders, text
-from ._run import Run
-from ._settings import Kind, Settings, Work
+from ._settings import DECORATOR, LOCK, ONCE, SEMAPHORE, Kind, Settings, Work, min_hold_words, option
 from ._source import check_client
-from ._steps import Grant, Script
+from ._steps import Grant
 from .errors import Holder, HoldLost, NotAcquired, WorkFailed
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._settings import OnceOptions, Options
 
 #: How many holders are listed at most.
 MOST_HOLDERS = 1_000
 
+ClientType = TypeVar("ClientType", contravariant=True)
+Held = TypeVar("Held")
+HoldType = TypeVar("HoldType", bound=HoldBase)
+Function = TypeVar("Function", bound=Callable[..., Any])
+StoredResult = Union[bytes, str, None]
 
-class ClaimBase:
-    is_async: bool
+
+class Run(Generic[Held]):
+    """Work to do, or the result of work that is done already."""
+
+    def __init__(self, hold: Optional[Held], attempt: int, result: StoredResult = None) -> None:
+        #: The hold of the one who does the work; ``None`` if the work is done already.
+        self.hold = hold
+        #: Which attempt at the work this is, or was the one that did it; from 1.
+        self.attempt = attempt
+        self._result = result
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the work is done already, so that there is nothing to do."""
+        return self.hold is None
+
+    @property
+    def result(self) -> StoredResult:
+        """The result: bytes (or ``None``) if the work was done already, and what was set otherwise."""
+        return self._result
+
+    @result.setter
+    def result(self, value: StoredResult) -> None:
+        if self.is_done:
+            raise AttributeError("the work is done already, and its result cannot be changed")
+        self._result = value
+
+
+class BlockBase(Generic[Held]):
+    """A key, how to ask for it, and what a block does with it. ``Held`` is what the block gets."""
+
+    _performer: ClassVar[Type[Performer]]
+    _hold: ClassVar[Type[Any]]
 
     def __init__(self, client: Any, key: str, kind: Kind, settings: Settings) -> None:
-        check_client(client, is_async=self.is_async)
+        is_async = self._performer.is_async
+        check_client(client, is_async=is_async)
+        if inspect.iscoroutinefunction(settings.on_lost) and not is_async:
+            raise TypeError("on_lost is a coroutine function, which belongs to dsync.aio")
         self._client = client
         self._kind = kind
         self._settings = settings
@@ -38,119 +83,281 @@ class ClaimBase:
         """Returns the thread or task that runs now."""
         raise NotImplementedError
 
-    def _asking(self) -> Script[Union[Grant, Done]]:
+    async def _asking(self, talk: Talk) -> Union[Grant, Done]:
         request = self._kind.request(self.key, self._settings)
-        outcome = yield from _steps.acquire(request, self._settings.waits)
+        outcome = await _steps.acquire(talk, request, self._settings)
         if isinstance(outcome, (Grant, Done)):
             return outcome
         if isinstance(outcome, GivenUp):
             raise WorkFailed(self.key, outcome.reason, outcome.attempts)
-        state, found = yield from _steps.who_holds(request, self._settings.wait == 0)
+        state, found = await _steps.who_holds(talk, request, self._settings.wait == 0)
         raise NotAcquired(self.key, found, state)
 
-    def _leaving(self, hold: HoldBase, error: Optional[BaseException], is_cancelled: bool = False) -> Script[None]:
+    def _again(self) -> Optional[Held]:
+        """Returns what this thread or task holds of the key already, entered once more."""
+        return None
+
+    def _begun(self, found: Union[Grant, Done]) -> Held:
+        """Returns what the block gets."""
+        raise NotImplementedError
+
+    def _hold_of(self, held: Held) -> Any:
+        """Returns the hold in that, if there is one."""
+        raise NotImplementedError
+
+    async def _leaving(self, talk: Talk, held: Held, error: Optional[BaseException], is_cancelled: bool) -> None:
         """Ends the hold of a block. ``is_cancelled``: by its loss, and for no other reason."""
-        why = hold._lease.why_lost()
-        if self._kind.success != "RELEASE" and error is None:
-            # The server's word counts here: an overdue member that nobody has ended yet can still be done.
-            ended = yield from hold._end(self._kind.success)
-            if not ended.is_ended:
-                raise HoldLost(hold.key, hold.fence, why or "it had ended before it was done")
-            return
-        had_ended = yield from hold._end_quietly("RELEASE")
-        if is_cancelled or ((why is not None or had_ended) and error is None):
-            # The block has gone on without its hold, and must not end as if nothing had happened.
-            raise HoldLost(hold.key, hold.fence, why or _steps.NOT_RENEWED) from None
+        raise NotImplementedError
 
-    def _info(self) -> Script[Dict[str, Any]]:
-        words: Words = [f"{self._kind.family.prefix}.INFO", self.key, "COUNT", MOST_HOLDERS]
-        return fields((yield from _steps.ask(words, self.key, self._settings.retry_for)))
 
-    def _is_locked(self) -> Script[bool]:
-        info = yield from self._info()
-        if "available" in info:
-            return int(info["available"]) < self._kind.permits
-        return int(info.get("holders", 0)) > 0
+class ClaimBase(BlockBase[HoldType]):
+    def _begun(self, found: Union[Grant, Done]) -> HoldType:
+        hold: HoldType = self._hold(self._client, found, self._settings)
+        if self._kind.is_reentrant:
+            self._held_here()[text(self.key)] = hold
+        return hold
 
-    def _holders(self) -> Script[List[Holder]]:
-        return holders((yield from self._info()))
-
-    def _available(self) -> Script[Optional[int]]:
-        info = yield from self._info()
-        return int(info["available"]) if "available" in info else self._kind.limit
-
-    def _again(self) -> Any:
-        """Returns what this thread or task holds of the key already, entered once more; ``None`` unless reentrant."""
-        hold = _held_by(self._client, self._who()).get(text(self.key)) if self._kind.is_reentrant else None
+    def _again(self) -> Optional[HoldType]:
+        hold: Optional[HoldType] = self._held_here().get(text(self.key)) if self._kind.is_reentrant else None
         if hold is None or hold._lease.why_lost() is not None:
             return None
         hold._depth += 1
         return hold
 
-    def _note(self, hold: HoldBase) -> None:
-        if self._kind.is_reentrant:
-            _held_by(self._client, self._who())[text(self.key)] = hold
+    def _held_here(self) -> Any:
+        return self._performer.of(self._client).held_by(self._who())
+
+    def _hold_of(self, held: HoldType) -> HoldType:
+        return held
+
+    async def _leaving(self, talk: Talk, held: HoldType, error: Optional[BaseException], is_cancelled: bool) -> None:
+        why = held._lease.why_lost()
+        if self._kind.success != "RELEASE" and error is None:
+            # The server's word counts here: an overdue member that nobody has ended yet can still be done.
+            ended = await held._end(talk, self._kind.success)
+            if not ended.is_ended:
+                raise HoldLost(held.key, held.fence, why or "it had ended before it was done")
+            return
+        had_ended = await held._end_quietly(talk, "RELEASE")
+        if is_cancelled or ((why is not None or had_ended) and error is None):
+            # The block has gone on without its hold, and must not end as if nothing had happened.
+            raise HoldLost(held.key, held.fence, why or _steps.NOT_RENEWED) from None
+
+    async def _info(self, talk: Talk) -> Mapping[str, Any]:
+        words: Words = [f"{self._kind.family.prefix}.INFO", self.key, "COUNT", MOST_HOLDERS]
+        return fields(await _steps.ask(talk, words, self.key, self._settings.retry_for))
+
+    async def _is_locked(self, talk: Talk) -> bool:
+        info = await self._info(talk)
+        if "available" in info:
+            return int(info["available"]) < self._kind.permits
+        return int(info.get("holders", 0)) > 0
+
+    async def _holders(self, talk: Talk) -> List[Holder]:
+        return holders(await self._info(talk))
+
+    async def _available(self, talk: Talk) -> Optional[int]:
+        info = await self._info(talk)
+        return int(info["available"]) if "available" in info else self._kind.limit
 
     def _check_function(self, function: Callable[..., Any]) -> None:
-        if inspect.iscoroutinefunction(function) is not self.is_async:
-            raise TypeError(f"{function!r} belongs to {'dsync' if self.is_async else 'dsync.aio'}")
+        is_async = self._performer.is_async
+        if inspect.iscoroutinefunction(function) is not is_async:
+            raise TypeError(f"{function!r} belongs to {'dsync' if is_async else 'dsync.aio'}")
 
 
-_LOCK = threading.Lock()
+ClaimType = TypeVar("ClaimType", bound=ClaimBase[Any])
+SemaphoreType = TypeVar("SemaphoreType", bound=ClaimBase[Any])
 
 
-def _held_by(client: Any, who: Any) -> MutableMapping[str, HoldBase]:
-    """Returns the reentrant holds of a thread or task. They are kept elsewhere."""
-    with _LOCK:
-        held: Optional[WeakKeyDictionary[Any, Any]] = getattr(client, "_dsync_held", None)
-        if held is None:
-            held = client._dsync_held = WeakKeyDictionary()
-        found: MutableMapping[str, HoldBase] = held.setdefault(who, WeakValueDictionary())
-        return found
+class Families(Generic[ClientType, ClaimType, SemaphoreType]):
+    """The functions that return claims, with the classes of threads or of tasks."""
 
-
-ClaimType = TypeVar("ClaimType", bound=ClaimBase)
-
-
-class BeginBase(Generic[ClaimType]):
-    """A work-once key, and how to ask for it."""
-
-    def __init__(self, claim: ClaimType, work: Work) -> None:
+    def __init__(self, claim: Type[ClaimType], semaphore: Type[SemaphoreType]) -> None:
         self._claim = claim
-        self._work = work
-        self._by_hand = ByHand(claim._who)
+        self._semaphore = semaphore
 
-    def _leaving(self, run: Run[Any], error: Optional[BaseException], is_cancelled: bool = False) -> Script[None]:
-        hold: Optional[HoldBase] = run.hold
+    def lock(
+        self,
+        client: ClientType,
+        key: str,
+        *,
+        shared: bool = False,
+        min_hold: Optional[float] = None,
+        reentrant: bool = False,
+        **options: Unpack[Options],
+    ) -> ClaimType:
+        """Returns a lock: ``with lock(client, "jobs:1", lease=30) as hold:``, in asyncio ``async with``.
+
+        ``shared`` holds it together with other shared holders; consecutive shared requests enter together. ``min_hold``
+        is for how many seconds after its grant a hold keeps the key taken even if it ends earlier. With ``reentrant``
+        the thread or task that holds it takes it again at once, and it ends with the outermost block.
+
+        All four families take the options of :class:`~dsync.Settings`; see the README.
+        """
+        if shared and reentrant:
+            raise ValueError("a shared lock is not reentrant")
+        words = (*(("SHARED",) if shared else ()), *min_hold_words(min_hold))
+        kind = Kind(_protocol.LOCK, words, is_reentrant=reentrant)
+        return self._claim(client, key, kind, Settings.of(options, *LOCK))
+
+    def semaphore(
+        self,
+        client: ClientType,
+        key: str,
+        limit: Optional[int] = None,
+        *,
+        permits: int = 1,
+        lane: Optional[str] = None,
+        lane_limit: Optional[int] = None,
+        min_hold: Optional[float] = None,
+        index: bool = False,
+        **options: Unpack[Options],
+    ) -> SemaphoreType:
+        """Returns a semaphore: ``with semaphore(client, "api", limit=5):``, in asyncio ``async with``.
+
+        ``limit`` takes force with the request, so a deploy can change it; ``None`` uses the one in force. ``permits``
+        is how many of the limit one hold takes. Free permits go to the ``lane`` that has the fewest in use, and
+        ``lane_limit`` bounds how many it may have. With ``index``, ``hold.index`` is the lowest number from 0 that no
+        other hold has. The other options are those of :func:`lock`.
+        """
+        if lane_limit is not None and lane is None:
+            raise ValueError(f"lane_limit is the limit of a lane, and there is no lane for the {lane_limit!r}")
+        if index and permits != 1:
+            raise ValueError(f"index is for one permit, not {permits!r}")
+        words = (*option("LIMIT", limit), "PERMITS", permits, *option("LANE", lane), *option("LANELIMIT", lane_limit))
+        words = (*words, *min_hold_words(min_hold), *(("INDEX",) if index else ()))
+        kind = Kind(_protocol.SEMAPHORE, words, limit=limit, permits=permits)
+        return self._semaphore(client, key, kind, Settings.of(options, *SEMAPHORE))
+
+
+class GroupBase(Generic[ClaimType]):
+    _claim: Type[ClaimType]
+
+    def __init__(self, client: Any, key: str, limit: Optional[int]) -> None:
+        check_client(client, is_async=self._claim._performer.is_async)
+        self._client = client
+        self._limit = limit
+        self.key = key
+
+    def member(self, **options: Unpack[Options]) -> ClaimType:
+        """Returns a membership: ``with g.member() as hold:``, in asyncio ``async with``.
+
+        A block that ends without an error is done and counts. After an error its job stays owed, where a number of jobs
+        is expected.
+        """
+        kind = Kind(_protocol.GROUP, option("LIMIT", self._limit), "DONE")
+        return self._claim(self._client, self.key, kind, Settings.of(options))
+
+    async def _expecting(self, talk: Talk, jobs: int) -> int:
+        return int(await _steps.ask(talk, ["DWG.EXPECT", self.key, jobs], self.key, Settings.retry_for))
+
+
+class BeginBase(BlockBase[Run[HoldType]]):
+    """A work-once key, and how to ask for it; see :meth:`OnceBase.begin`."""
+
+    def __init__(self, client: Any, key: str, settings: Settings, work: Work) -> None:
+        super().__init__(client, key, Kind(_protocol.ONCE, option("MAX", work.max_attempts)), settings)
+        self._work = work
+
+    def _begun(self, found: Union[Grant, Done]) -> Run[HoldType]:
+        if isinstance(found, Done):
+            return Run(None, found.attempt, found.result)
+        return Run(self._hold(self._client, found, self._settings), found.attempt or 1)
+
+    def _hold_of(self, held: Run[HoldType]) -> Optional[HoldType]:
+        return held.hold
+
+    async def _leaving(
+        self, talk: Talk, held: Run[HoldType], error: Optional[BaseException], is_cancelled: bool
+    ) -> None:
+        hold = held.hold
         if hold is None:
             return
         if error is None:
-            ended = yield from hold._record(self._work.done(run.result), self._work.failed)
+            ended = await hold._record(talk, self._work.done(held.result), self._work.failed)
             if not ended.is_ended:
                 why = "another attempt has begun since, and this result is not recorded"
                 raise HoldLost(hold.key, hold.fence, OF_THE_PARENT if hold._lease.is_of_the_parent else why)
         elif is_cancelled:
             lost = HoldLost(hold.key, hold.fence, hold._lease.why_lost() or "its lease ran out")
-            yield from hold._end_quietly("FAIL", *self._work.failed(lost))
+            await hold._end_quietly(talk, "FAIL", *self._work.failed(lost))
             raise lost from None
         elif isinstance(error, Exception):
-            yield from hold._end_quietly("FAIL", *self._work.failed(error))
+            await hold._end_quietly(talk, "FAIL", *self._work.failed(error))
         else:
             # The process is being stopped, or the task cancelled. That is no failure of the work, and no attempt.
-            yield from hold._end_quietly("RELEASE")
+            await hold._end_quietly(talk, "RELEASE")
 
 
-class GroupBase:
-    is_async: bool
+BeginType = TypeVar("BeginType", bound=BeginBase[Any])
 
-    def __init__(self, client: Any, key: str, limit: Optional[int]) -> None:
-        check_client(client, is_async=self.is_async)
-        self._client = client
-        self._limit = limit
-        self.key = key
 
-    def _expecting(self, jobs: int) -> Script[int]:
-        return int((yield from _steps.ask(["DWG.EXPECT", self.key, jobs], self.key, Settings.retry_for)))
+class OnceBase(Generic[ClientType, BeginType]):
+    """Runs work once for the whole fleet, however many ask for it.
+
+    ``@once(client, "report:7")`` decorates a function, in asyncio a coroutine function; :meth:`begin` is the explicit
+    form. Both take
+
+    - ``max_attempts``: after so many failures :class:`~dsync.WorkFailed` is raised instead of another attempt;
+    - ``keep``: seconds for which the result is kept, by default what the server says (a day);
+    - ``forever``: keep it until the key is deleted, for what must never happen twice;
+    - ``retry_delay``: seconds after a failure in which nobody begins again;
+
+    and the options of :func:`dsync.lock`.
+    """
+
+    def __init__(self, begin: Type[BeginType]) -> None:
+        self._begin = begin
+
+    def __call__(
+        self,
+        client: ClientType,
+        key: Union[str, Callable[..., str]],
+        *,
+        dumps: Callable[[Any], Union[bytes, str]] = json.dumps,
+        loads: Callable[[bytes], Any] = json.loads,
+        **options: Unpack[OnceOptions],
+    ) -> Callable[[Function], Function]:
+        """Decorates a function whose result everybody gets, at once or later.
+
+        ``key`` may be a function of the arguments that returns the key. The result is stored as JSON, unless ``dumps``
+        and ``loads`` say otherwise. If the work raises an error, the attempt has failed and the next caller in line
+        begins.
+        """
+        Settings.of_work(options, *DECORATOR)
+
+        def begin(*args: Any, **kwargs: Any) -> BeginType:
+            return self.begin(client, key(*args, **kwargs) if callable(key) else key, **options)
+
+        def read(run: Run[Any]) -> Any:
+            # The work may have been done by begin(), without a result.
+            return None if run.result is None else loads(_cast(bytes, run.result))
+
+        def decorate(function: Function) -> Function:
+            return _cast(Function, functools.wraps(function)(self._once(function, begin, dumps, read)))
+
+        return decorate
+
+    def begin(self, client: ClientType, key: str, **options: Unpack[OnceOptions]) -> BeginType:
+        """Returns a context manager: ``with once.begin(client, "charge:42", forever=True) as run:``, or ``async with``.
+
+        Unless ``run.is_done``, do the work and set ``run.result``. The end of the block records it as done, an error as
+        failed. A result that cannot be recorded, because another attempt has begun since, raises
+        :class:`~dsync.HoldLost`.
+        """
+        work, settings = Settings.of_work(options, *ONCE)
+        return self._begin(client, key, settings, work)
+
+    def _once(
+        self,
+        function: Callable[..., Any],
+        begin: Callable[..., BeginType],
+        dumps: Callable[[Any], Union[bytes, str]],
+        read: Callable[[Run[Any]], Any],
+    ) -> Callable[..., Any]:
+        """Returns the function that begins the work, and does it or reads its result."""
+        raise NotImplementedError
 
 
 def in_order(claims: Tuple[ClaimType, ...]) -> List[ClaimType]:

@@ -7,7 +7,7 @@ An answer that the replicas do not confirm is no answer. So it is replaced, wher
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Generator, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Awaitable, Callable, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ._lease import now
 from ._protocol import Granted, Words, answer, milliseconds, text
@@ -101,8 +101,8 @@ def _needs_it(reply: Any) -> bool:
     return isinstance(reply, list) and isinstance(answer(reply), Granted)
 
 
-def commit(parts: Sequence[Part]) -> Generator[List[Words], List[Any], None]:
-    """Plays one round for all of them. Yields what to write at once, and is sent the replies, errors among them.
+async def commit(parts: Sequence[Part], exchange: Callable[[List[Words]], Awaitable[List[Any]]]) -> None:
+    """Plays one round for all of them. ``exchange`` writes commands at once, and returns their replies, errors too.
 
     One WAIT is for the highest number of replicas; each part is judged by its own.
     """
@@ -110,7 +110,7 @@ def commit(parts: Sequence[Part]) -> Generator[List[Words], List[Any], None]:
     asked = [part for part in parts if not part.is_sent]
     commands = [words for part in asked for words in part.commands]
     counts = any(confirm.replicas == ALL for confirm in confirms)
-    replies = yield [*commands, *([["ROLE"]] if counts else _waits(confirms, 0))]
+    replies = await exchange([*commands, *([["ROLE"]] if counts else _waits(confirms, 0))])
     for part in asked:
         part.hears(replies[: len(part.commands)])
         replies = replies[len(part.commands) :]
@@ -120,7 +120,7 @@ def commit(parts: Sequence[Part]) -> Generator[List[Words], List[Any], None]:
     if counts and not isinstance(replies[0], Exception):
         # A replica's ROLE has no list there, and its WAIT is an error.
         attached = len(replies[0][2]) if text(replies[0][0]) == "master" else 0
-        replies = yield _waits(confirms, attached)
+        replies = await exchange(_waits(confirms, attached))
     for part in parts:
         if part.confirm is not None:
             # ROLE that is refused is the answer to all.

@@ -1,28 +1,33 @@
-"""What the holds of threads and of tasks have in common: all but how a loss is told, and who performs the scripts."""
+"""What the holds of threads and of tasks have in common: all but who looks at the clock, and whom a loss is told."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Awaitable, Callable, ClassVar, Optional, Tuple, Type
 
 from . import _steps
 from ._lease import Lease, now, weakly
+from ._performer import Performer, Talk
 from ._protocol import Word
-from ._renewals import Renewed
+from ._renewals import Renewed, renewals_of
 from ._retry import log, passes
 from ._settings import Settings
-from ._steps import Finished, Grant, Script
+from ._steps import Finished, Grant
 from .errors import HoldLost
 
 
 class HoldBase:
+    _performer: ClassVar[Type[Performer]]
+    #: The library's own event; set when the hold is lost.
+    lost: Any
+
     def __init__(self, client: Any, grant: Grant, settings: Settings) -> None:
         self._client = client
         self._request = grant.request
         self._settings = settings
         self._lease = Lease(settings.lease, settings.margin_seconds, grant.sent, settings.max_hold)
         self._renewed = Renewed(self._request, self._lease, settings.confirm, weakly(self._lose))
-        self._renewals: Any = None
+        self._renewals = renewals_of(self._performer.of(client), self._renewed)
         #: What calls when the renewals have to begin, or when the lease is over.
         self._alarm: Any = None
         self._has_begun = False
@@ -59,19 +64,53 @@ class HoldBase:
 
     def _lose(self, why: str) -> None:
         """Tells the loss, once."""
+        # A renewal can overtake the answer to the release, and finds no hold then.
+        if self._is_ending or self.lost.is_set():
+            return  # Also in the child of a fork, for which `lost` is set from the beginning.
+        self._lease.end(why)
+        self.lost.set()
+        log.warning("%s", HoldLost(self.key, self.fence, why))
+        # First of all the work ends.
+        self._cancel_work()
+        if self._settings.on_lost is not None:
+            self._tell(self._settings.on_lost)
+
+    def _cancel_work(self) -> None:
+        """Ends the work of the hold, where that can be done from outside."""
+
+    def _tell(self, on_lost: Callable[[Any], object]) -> None:
+        """Has ``on_lost`` called. What it raises is logged."""
         raise NotImplementedError
 
     def _watch(self) -> None:
-        """Has the renewals begin when the first is due, and the loss told when the lease is over."""
+        """Has :meth:`_look` called at each of the moments that it returns, the first being that of a renewal."""
         raise NotImplementedError
 
-    def _renew(self, seconds: Optional[float]) -> Script[bool]:
+    def _look(self) -> Optional[float]:
+        """Has the renewals begin when the first is due, and tells the loss. Returns when to look again."""
+        lease = self._lease
+        why = lease.why_lost()
+        if why is not None:
+            self._lose(why)
+            return None
+        if not self._has_begun and now() >= self._renewed.due_at:
+            try:
+                self._renewals.begin(self._performer.of(self._client))
+            except RuntimeError as error:
+                # There are too many threads at the moment. The loss has to be told all the same.
+                log.warning("%r cannot be renewed: %s", self.key, error)
+                lease.not_renewed(error)
+                return min(now() + lease.seconds / 10, lease.lost_at())
+            self._has_begun = True
+        return lease.lost_at() if self._has_begun else min(self._renewed.due_at, lease.lost_at())
+
+    async def _renew(self, talk: Talk, seconds: Optional[float]) -> bool:
         if self._lease.is_of_the_parent:
             return False
         settings = self._settings if seconds is None else replace(self._settings, lease=seconds)
         lease, sent = self._lease, now()
         asked = lease.asks_for(settings.lease)
-        why = yield from _steps.renew_now(self._request, asked, settings.confirm)
+        why = await _steps.renew_now(talk, self._request, asked, settings.confirm)
         if why is not None:
             self._lose(why)
             return False
@@ -88,7 +127,7 @@ class HoldBase:
             self._watch()
         return True
 
-    def _end(self, verb: str, *more: Word) -> Script[Finished]:
+    async def _end(self, talk: Talk, verb: str, *more: Word) -> Finished:
         """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
         is_lost = self._lease.why_lost() is not None
         if verb == "RELEASE" and self._depth > 1:
@@ -97,16 +136,16 @@ class HoldBase:
         # A release of a hold that is lost is a courtesy. The result of work counts even then.
         retry_for = self._lives_for if verb == "DONE" or not is_lost else 0.0
         confirm = self._settings.confirm if verb == "DONE" else None
-        script = _steps.finish(self._request.verb(verb, *more), self.key, retry_for, confirm)
-        return (yield from self._finish(script))
+        words = self._request.verb(verb, *more)
+        return await self._finish(_steps.finish, talk, words, self.key, retry_for, confirm)
 
-    def _end_quietly(self, verb: str, *more: Word) -> Script[bool]:
+    async def _end_quietly(self, talk: Talk, verb: str, *more: Word) -> bool:
         """Ends the hold after its block. The work is over, so a server out of reach is no error of the block.
 
         Returns whether the server says that the hold had ended before.
         """
         try:
-            ended = yield from self._end(verb, *more)
+            ended = await self._end(talk, verb, *more)
         except Exception as error:
             if not passes(error):
                 raise
@@ -114,26 +153,28 @@ class HoldBase:
             return False
         return ended.at_once and not ended.is_ended
 
-    def _record(self, done: Tuple[Word, ...], failed: Callable[[Exception], Tuple[Word, ...]]) -> Script[Finished]:
+    async def _record(
+        self, talk: Talk, done: Tuple[Word, ...], failed: Callable[[Exception], Tuple[Word, ...]]
+    ) -> Finished:
         """Sends DONE. If it is refused, sends FAIL with what ``failed`` returns, and raises the refusal.
 
         The server's word counts here, not the clock: DONE after a lapse is accepted unless another has begun.
         """
         verb = self._request.verb
         refused = lambda refusal: verb("FAIL", *failed(refusal))  # noqa: E731
-        script = _steps.record(verb("DONE", *done), refused, self.key, self._lives_for, self._settings.confirm)
-        return (yield from self._finish(script))
+        confirm = self._settings.confirm
+        return await self._finish(_steps.record, talk, verb("DONE", *done), refused, self.key, self._lives_for, confirm)
 
     @property
     def _lives_for(self) -> float:
         return _steps.lives_for(self._settings.lease)
 
-    def _finish(self, finishing: Script[Finished]) -> Script[Finished]:
+    async def _finish(self, script: Callable[..., Awaitable[Finished]], *arguments: Any) -> Finished:
         if self._lease.is_of_the_parent:
             return Finished(is_ended=False, at_once=True)
         self._is_ending = True
         try:
-            return (yield from finishing)
+            return await script(*arguments)
         finally:
             self._alarm.cancel()
             self._lease.end("it was released")

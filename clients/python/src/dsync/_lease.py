@@ -150,10 +150,6 @@ class Lease:
         """Returns the seconds until the hold counts as lost, 0 once it does."""
         return 0.0 if self.has_ended else max(0.0, self.lost_at() - now())
 
-    def watch_for(self) -> float:
-        """Returns for how many seconds to wait until :meth:`why_lost` is worth asking again."""
-        return min(self.left(), self.slice)
-
     def why_lost(self) -> Optional[str]:
         """Returns why the hold is lost, or ``None`` while it is not."""
         if self.is_of_the_parent:

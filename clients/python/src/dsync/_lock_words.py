@@ -8,13 +8,18 @@ original nothing is renewed in the background.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, ClassVar, Optional, Type
+from typing import TYPE_CHECKING, Any, ClassVar, Coroutine, Optional, Type, TypeVar
 
 from . import _protocol, _steps
 from ._lease import now
 from ._protocol import LOCK, Request, milliseconds
 from ._settings import Settings
-from ._steps import Grant, Outcome, Pause, Script, Waits
+from ._steps import Grant, Outcome
+
+if TYPE_CHECKING:
+    from ._performer import Talk
+
+Result = TypeVar("Result")
 
 #: Seconds of the lease of a lock without ``timeout``: the longest that the server allows by default.
 NO_TIMEOUT = 86_400.0
@@ -52,13 +57,13 @@ class LockWords:
     def register_scripts(self) -> None:
         """There are none."""
 
-    def _acquiring(self, blocking: Optional[bool], wait: Optional[float], token: Any) -> Script[bool]:
+    async def _acquiring(self, talk: Talk, blocking: Optional[bool], wait: Optional[float], token: Any) -> bool:
         encode = self._client.get_encoder().encode
         asked = self._request(encode(_protocol.new_token() if token is None else token))
         blocking = self.blocking if blocking is None else blocking
         wait = (self.blocking_timeout if wait is None else wait) if blocking else 0
         try:
-            outcome = yield from _acquire(asked, wait, token is not None)
+            outcome = await _acquire(talk, asked, wait, token is not None)
         except OtherType as error:
             raise self._told(self._error, f"{self.name!r} is no dsync lock: {error}") from error
         if not isinstance(outcome, Grant):
@@ -68,37 +73,37 @@ class LockWords:
         self.local.fence = outcome.fence
         return True
 
-    def _locked(self) -> Script[bool]:
+    async def _locked(self, talk: Talk) -> bool:
         asked = self._request("")
         try:
-            info = yield from _own_type(_steps.ask(asked.info(), asked.key, Settings.retry_for))
+            info = await _own_type(_steps.ask(talk, asked.info(), asked.key, Settings.retry_for))
         except OtherType:
             return True
         return len(_protocol.state_and_holders(info)[1]) > 0
 
-    def _owned(self) -> Script[bool]:
+    async def _owned(self, talk: Talk) -> bool:
         token = self.local.token
-        return token is not None and (yield from _left(self._request(token))) > 0
+        return token is not None and (await _left(talk, self._request(token))) > 0
 
-    def _releasing(self, token: Any) -> Script[None]:
+    async def _releasing(self, talk: Talk, token: Any) -> None:
         asked = self._request(token)
         try:
-            ended = yield from _own_type(_steps.finish(asked.verb("RELEASE"), asked.key, _patience(asked)))
+            ended = await _own_type(_steps.finish(talk, asked.verb("RELEASE"), asked.key, _patience(asked)))
         except OtherType:
             ended = None
         if ended is None or not ended.is_ended:
             raise self._told(self._not_owned, "Cannot release a lock that's no longer owned")
 
-    def _renewing(self, seconds: Optional[float], adds: bool, what: str) -> Script[bool]:
+    async def _renewing(self, talk: Talk, seconds: Optional[float], adds: bool, what: str) -> bool:
         """Sets the lease to so many seconds, or adds them to what is left."""
         assert seconds is not None, "the library has refused a lock without timeout"
         asked = self._request(self.local.token)
-        still = (yield from _left(asked)) if adds else 0
+        still = (await _left(talk, asked)) if adds else 0
         is_renewed = False
         if still or not adds:
             words = asked.verb("RENEW", "PX", milliseconds(seconds) + still)
             with contextlib.suppress(OtherType):
-                is_renewed = bool((yield from _own_type(_steps.ask(words, asked.key, Settings.retry_for))))
+                is_renewed = bool(await _own_type(_steps.ask(talk, words, asked.key, Settings.retry_for)))
         if not is_renewed:
             raise self._told(self._not_owned, f"Cannot {what} a lock that's no longer owned")
         return True
@@ -113,31 +118,29 @@ class LockWords:
         return error
 
 
-def _acquire(asked: Request, wait: Optional[float], token_is_given: bool) -> Script[Outcome]:
+async def _acquire(talk: Talk, asked: Request, wait: Optional[float], token_is_given: bool) -> Outcome:
     if token_is_given:
         deadline = None if wait is None else now() + wait
-        if not (yield from _until_not_held(asked, deadline)):
+        if not await _until_not_held(talk, asked, deadline):
             return None
-        wait = None if deadline is None else max(0.0, deadline - now())
-    script = _steps.acquire(asked, Waits(wait, own_connection=True, retry_for=Settings.retry_for))
-    outcome: Outcome = yield from _own_type(script)
-    return outcome
+        wait = None if deadline is None else deadline - now()
+    return await _own_type(_steps.acquire(talk, asked, Settings(wait=None if wait is None else max(0.0, wait))))
 
 
-def _until_not_held(asked: Request, deadline: Optional[float]) -> Script[bool]:
+async def _until_not_held(talk: Talk, asked: Request, deadline: Optional[float]) -> bool:
     """Waits until the token holds nothing: for the server the request of another would be the same one once more."""
-    while (yield from _left(asked)):
+    while await _left(talk, asked):
         pause = POLL if deadline is None else min(POLL, deadline - now())
         if pause <= 0:
             return False
-        yield Pause(pause)
+        await talk.pause(pause)
     return True
 
 
-def _left(asked: Request) -> Script[int]:
+async def _left(talk: Talk, asked: Request) -> int:
     """Returns the milliseconds of lease that are left, 0 if the token holds nothing."""
     try:
-        return int((yield from _own_type(_steps.ask(asked.verb("CHECK"), asked.key, Settings.retry_for))))
+        return int(await _own_type(_steps.ask(talk, asked.verb("CHECK"), asked.key, Settings.retry_for)))
     except OtherType:
         return 0
 
@@ -147,9 +150,9 @@ def _patience(asked: Request) -> float:
     return Settings.retry_for if asked.lease == NO_TIMEOUT else _steps.lives_for(asked.lease)
 
 
-def _own_type(script: Script[Any]) -> Script[Any]:
+async def _own_type(script: Coroutine[Any, Any, Result]) -> Result:
     try:
-        return (yield from script)
+        return await script
     except Exception as error:
         if "WRONGTYPE" in str(error):
             raise OtherType(str(error)) from error

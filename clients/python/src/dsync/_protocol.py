@@ -8,7 +8,7 @@ import socket
 import sys
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from .errors import Holder
 
@@ -160,11 +160,11 @@ def state_and_holders(reply: Any) -> Tuple[Optional[str], List[Holder]]:
     return (None if state is None else text(state)), holders(info)
 
 
-def holders(info: Dict[str, Any]) -> List[Holder]:
+def holders(info: Mapping[str, Any]) -> List[Holder]:
     return [_holder(fields(row)) for row in info.get("first-holders") or []]
 
 
-def _holder(row: Dict[str, Any]) -> Holder:
+def _holder(row: Mapping[str, Any]) -> Holder:
     owner, resting = row.get("owner"), row.get("resting-ms")
     return Holder(
         fence=int(row["fence"]),

@@ -6,17 +6,18 @@ to is not renewed.
 
 from __future__ import annotations
 
-import os
 import threading
-from typing import Any, Callable, Dict, List, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, List, Optional
 from weakref import WeakSet
 
 from ._confirm import Confirm, Part
 from ._lease import Lease, now
 from ._protocol import Request
 from ._retry import FIRST_PAUSE, log, passes, tells_the_end
-from ._route import Route
-from ._steps import ANSWER_WITHIN, NOT_RENEWED, AskAll, Pause, Script
+from ._steps import ANSWER_WITHIN, NOT_RENEWED
+
+if TYPE_CHECKING:
+    from ._performer import Event, Performer, Running, Talk
 
 
 class Renewed:
@@ -80,24 +81,17 @@ class Renewed:
             self._again_at, self._pause = now() + pause, 2 * pause
 
 
-class RenewalsBase:
+class Renewals:
     """The holds that one thread or task renews, which exists while there is one that lives long enough. Thread-safe."""
 
-    def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        self._pid = os.getpid()
+    def __init__(self, event: Event) -> None:
         self._lock = threading.Lock()
         self._holds: WeakSet[Renewed] = WeakSet()
-        self._renewer: Any = None
+        self._renewer: Optional[Running] = None
         #: Set when there is something to do for it.
-        self._changed: Any = None
+        self._changed = event
 
     def add(self, hold: Renewed) -> None:
-        if self._pid != os.getpid():
-            # After a fork the holds and the thread are the parent's.
-            self._reset()
         with self._lock:
             self._holds.add(hold)
 
@@ -109,6 +103,24 @@ class RenewalsBase:
             # The thread or task has nothing more to wait for.
             self._changed.set()
 
+    def begin(self, performer: Performer) -> None:
+        """Called when a renewal is due, of which the thread or task may not know."""
+        with self._lock:
+            if self._renewer is None:
+                self._renewer = performer.start("dsync-renews", lambda: self._renew(performer))
+        self._changed.set()
+
+    async def _renew(self, performer: Performer) -> None:
+        while True:
+            try:
+                return await performer.run(renew, "", self._live, self._changed)
+            except Exception:
+                log.exception("holds are not renewed for now")
+                await performer.sleep(1)
+            except BaseException:
+                self._renewer = None
+                raise
+
     def _live(self) -> List[Renewed]:
         with self._lock:
             live = [hold for hold in self._holds if hold.is_live]
@@ -117,39 +129,32 @@ class RenewalsBase:
             return live
 
 
-Renewals = TypeVar("Renewals", bound=RenewalsBase)
-_LOCK = threading.Lock()
-
-
-def renewals_of(client: Any, route: Route, hold: Renewed, make: Callable[[], Renewals]) -> Renewals:
-    """Returns what renews this hold, one for a client, which keeps it.
+def renewals_of(performer: Performer, hold: Renewed) -> Renewals:
+    """Returns what renews this hold, one for a client.
 
     In a cluster it is one for each node, as a node that stands still keeps its thread waiting. Holds that replicas
     confirm have another, for the same reason.
     """
-    kind = (route.peek(hold.key), hold.confirm is not None)
-    with _LOCK:
-        all_of: Optional[Dict[Any, Renewals]] = getattr(client, "_dsync_renewals", None)
-        if all_of is None:
-            all_of = client._dsync_renewals = {}
-        found = all_of.get(kind)
+    kind = (performer.route.peek(hold.key), hold.confirm is not None)
+    with performer.lock:
+        found: Optional[Renewals] = performer.renewals.get(kind)
         if found is None:
-            found = all_of[kind] = make()
+            found = performer.renewals[kind] = Renewals(performer.event())
     found.add(hold)
     return found
 
 
-def renew(holds: Callable[[], List[Renewed]]) -> Script[None]:
+async def renew(talk: Talk, holds: Callable[[], List[Renewed]], changed: Optional[Event] = None) -> None:
     """Renews each of the holds at each third of its lease, until there is none."""
     while live := holds():
         moment = now()
         next_at = min(hold.due_at for hold in live)
         if moment < next_at:
-            yield Pause(min(next_at - moment, *(hold.lease.slice for hold in live)))
+            await talk.pause(min(next_at - moment, *(hold.lease.slice for hold in live)), changed)
             continue
         due = [hold for hold in live if hold.is_due(moment)]
         shortest = min(hold.lease.seconds for hold in live)
         requests = [(hold.key, hold.part(shortest)) for hold in due]
-        replies = yield AskAll(requests, min(ANSWER_WITHIN, max(shortest / 3, 0.1)))
+        replies = await talk.ask_all(requests, min(ANSWER_WITHIN, max(shortest / 3, 0.1)))
         for hold, reply in zip(due, replies):
             hold.hears(moment, reply)

@@ -20,38 +20,25 @@ log = logging.getLogger("dsync")
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 
-# Replies of a server that is in the way at the moment; another attempt, perhaps on another server, can succeed.
-_CODES = {
-    "UNBLOCKED",
-    "MOVED",
-    "ASK",
-    "READONLY",
-    "TRYAGAIN",
-    "CLUSTERDOWN",
-    "LOADING",
-    "MASTERDOWN",
-    "NOREPLICAS",
-    "MISCONF",
-    "BUSY",
-    "OOM",
+# Replies of a server that is in the way at the moment; another attempt, perhaps on another server, can succeed. Where
+# redis-py and valkey-py have a class for one, they cut the code off its message.
+_PASSING = {
+    "UNBLOCKED": None,
+    "MOVED": "MovedError",
+    "ASK": "AskError",
+    "READONLY": "ReadOnlyError",
+    "TRYAGAIN": "TryAgainError",
+    "CLUSTERDOWN": "ClusterDownError",
+    "LOADING": "BusyLoadingError",
+    "MASTERDOWN": "MasterDownError",
+    "NOREPLICAS": None,
+    "MISCONF": None,
+    "BUSY": None,
+    "OOM": "OutOfMemoryError",
 }
 
 # What UNBLOCKED says to a request that is over: its token was withdrawn, or is used by another.
 _OVER = {"released", "superseded"}
-
-# Classes of redis-py and valkey-py. They cut the code off the message of the replies that have a class of their own.
-_PASSING = (
-    "ConnectionError",
-    "TimeoutError",
-    "AskError",
-    "MovedError",
-    "ReadOnlyError",
-    "TryAgainError",
-    "ClusterDownError",
-    "MasterDownError",
-    "BusyLoadingError",
-    "OutOfMemoryError",
-)
 
 # These are connection errors by inheritance, but no repetition mends them.
 _LASTING = ("AuthenticationError", "AuthenticationWrongNumberOfArgsError", "AuthorizationError")
@@ -68,12 +55,12 @@ def passes(error: BaseException) -> bool:
         return True
     if _is_one_of(error, *_LASTING):
         return False
-    if _is_one_of(error, *_PASSING):
+    if concerns_the_connection(error) or _is_one_of(error, *filter(None, _PASSING.values())):
         return True
     if not is_reply(error):
         return False
     code, _, message = str(error).partition(" ")
-    return code in _CODES and not (code == "UNBLOCKED" and message.split(":")[0] in _OVER)
+    return code in _PASSING and not (code == "UNBLOCKED" and message.split(":")[0] in _OVER)
 
 
 def is_reply(error: BaseException) -> bool:

@@ -2,12 +2,12 @@
 
 The clients find it, too, but in their own time: a Sentinel or a node that stands still keeps them for as long as their
 time-outs allow, which is for ever by default. Here everything is asked with a bound, on connections of this package.
-As in ``_steps``, scripts say what is asked, and know neither threads nor asyncio.
+Written once, as :mod:`dsync._line` is, over what sends and reads for threads and for tasks.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Generator, Iterable, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Awaitable, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
 
 from ._confirm import Confirm, Part
 from ._lease import now
@@ -23,21 +23,14 @@ SHORTEST = 0.05
 REDIRECTIONS = 5
 
 
-class To(NamedTuple):
-    """Sends commands to a server in one write. The parts keep the replies."""
-
-    source: Source
-    parts: List[Part]
-    within: float
-
-
 Result = TypeVar("Result")
-Finding = Generator[To, Any, Result]
+#: Sends the commands of parts to a server in one write, in so many seconds. The parts keep the replies.
+Send = Callable[[Source, List[Part], float], Awaitable[None]]
 
 
-def _reply(source: Source, part: Part, within: float) -> Finding[Any]:
+async def _reply(send: Send, source: Source, part: Part, within: float) -> Any:
     """Returns the reply to the last of the commands, or raises it."""
-    yield To(source, [part], within)
+    await send(source, [part], within)
     reply = part.replies[-1]
     if isinstance(reply, Exception):
         raise reply
@@ -50,10 +43,9 @@ class Route:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def find(self, key: Any, deadline: float) -> Finding[Source]:
+    async def find(self, send: Send, key: Any, deadline: float) -> Source:
         """Returns which server has the key, to the best of our knowledge."""
         return self._source
-        yield
 
     def peek(self, key: Any) -> str:
         """Returns the name of the node that has the key, "" if it is not known, or if there is one server only."""
@@ -86,7 +78,9 @@ class _Guides:
     def ask_last(self, source: Source) -> None:
         self._sources = sorted(self._sources, key=lambda known: known.name == source.name)
 
-    def ask(self, words: Words, read: Callable[[Source, Any], Optional[Result]], deadline: float) -> Finding[Result]:
+    async def ask(
+        self, send: Send, words: Words, read: Callable[[Source, Any], Optional[Result]], deadline: float
+    ) -> Result:
         """Returns what the first one says of whose reply something can be read."""
         troubles = []
         for source in list(self._sources):
@@ -95,7 +89,7 @@ class _Guides:
                 if within <= 0:
                     troubles.append("the time is over")
                     break
-                found = read(source, (yield from _reply(source, Part([words]), within)))
+                found = read(source, await _reply(send, source, Part([words]), within))
                 if found is not None:
                     return found
                 troubles.append(f"{source.name}: it knows none")
@@ -117,11 +111,11 @@ class _BySentinel(Route):
         self._sentinels = _Guides([source_of_pool(guard.connection_pool) for guard in self._manager.sentinels])
         self._primary: Optional[Source] = None
 
-    def find(self, key: Any, deadline: float) -> Finding[Source]:
+    async def find(self, send: Send, key: Any, deadline: float) -> Source:
         found = self._primary
         if found is None:
             # The same command as the libraries', for the sake of ACLs.
-            address = yield from self._sentinels.ask(["SENTINEL", "MASTERS"], self._read, deadline)
+            address = await self._sentinels.ask(send, ["SENTINEL", "MASTERS"], self._read, deadline)
             found = self._primary = self._source._replace(told=address)
         return found
 
@@ -157,10 +151,10 @@ class _InCluster(Route):
         self._ranges: List[Tuple[int, int, Address]] = []
         self._moved: Dict[int, Address] = {}
 
-    def find(self, key: Any, deadline: float) -> Finding[Source]:
+    async def find(self, send: Send, key: Any, deadline: float) -> Source:
         ranges = self._ranges
         if not ranges:
-            ranges = self._ranges = yield from self._nodes.ask(["CLUSTER", "SLOTS"], self._read, deadline)
+            ranges = self._ranges = await self._nodes.ask(send, ["CLUSTER", "SLOTS"], self._read, deadline)
         found = self._known(key, ranges)
         if found is None:
             self._ranges = []
@@ -226,23 +220,25 @@ def route_of(client: Any) -> Route:
     return _BySentinel(pool) if hasattr(pool, "sentinel_manager") else Route(source_of_pool(pool))
 
 
-def find(route: Route, key: Any, within: float) -> Finding[Source]:
+async def find(send: Send, route: Route, key: Any, within: float) -> Source:
     """Returns which server has the key, in so many seconds."""
     try:
-        return (yield from route.find(key, now() + within))
+        return await route.find(send, key, now() + within)
     except Exception as error:
         name(error, repr(key))
         raise
 
 
-def ask(route: Route, key: Any, words: Words, within: float, confirm: Optional[Confirm] = None) -> Finding[Any]:
+async def ask(
+    send: Send, route: Route, key: Any, words: Words, within: float, confirm: Optional[Confirm] = None
+) -> Any:
     """Sends a command to the server that has the key, and follows redirections. All in so many seconds."""
     deadline = now() + within
-    source = yield from find(route, key, within)
+    source = await find(send, route, key, within)
     commands = [words]
     for redirections in range(REDIRECTIONS + 1):
         try:
-            return (yield from _reply(source, Part(commands, confirm), max(SHORTEST, deadline - now())))
+            return await _reply(send, source, Part(commands, confirm), max(SHORTEST, deadline - now()))
         except Exception as error:
             elsewhere = route.redirected(error, source) if redirections < REDIRECTIONS else None
             if elsewhere is None:
@@ -254,7 +250,7 @@ def ask(route: Route, key: Any, words: Words, within: float, confirm: Optional[C
     raise AssertionError("the last attempt has returned or raised")
 
 
-def ask_all(route: Route, requests: List[Tuple[Any, Part]], within: float) -> Finding[List[Any]]:
+async def ask_all(send: Send, route: Route, requests: List[Tuple[Any, Part]], within: float) -> List[Any]:
     """Sends many requests, in one write to each server. Returns the replies, errors of all kinds among them.
 
     One that is redirected is asked again alone. All in so many seconds.
@@ -264,14 +260,14 @@ def ask_all(route: Route, requests: List[Tuple[Any, Part]], within: float) -> Fi
     places: Dict[str, Tuple[Source, List[int]]] = {}
     for index, (key, _) in enumerate(requests):
         try:
-            source = yield from find(route, key, deadline - now())
+            source = await find(send, route, key, deadline - now())
             places.setdefault(source.name, (source, []))[1].append(index)
         except Exception as error:
             replies[index] = error
     for source, indexes in places.values():
         trouble = None
         try:
-            yield To(source, [requests[index][1] for index in indexes], max(SHORTEST, deadline - now()))
+            await send(source, [requests[index][1] for index in indexes], max(SHORTEST, deadline - now()))
         except Exception as error:
             trouble = error
             name(error, source.name)
@@ -284,7 +280,7 @@ def ask_all(route: Route, requests: List[Tuple[Any, Part]], within: float) -> Fi
                 route.doubt(source)
             if route.redirected(reply, source) is not None and now() < deadline:
                 try:
-                    replies[index] = yield from ask(route, key, part.commands[-1], deadline - now(), part.confirm)
+                    replies[index] = await ask(send, route, key, part.commands[-1], deadline - now(), part.confirm)
                 except Exception as error:
                     replies[index] = error
     return replies

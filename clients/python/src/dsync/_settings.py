@@ -12,7 +12,6 @@ from . import _protocol
 from ._confirm import ALL, Confirm
 from ._lease import default_margin
 from ._protocol import Family, Request, Word
-from ._steps import Waits
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict
@@ -116,10 +115,6 @@ class Settings:
     def margin_seconds(self) -> float:
         return default_margin(self.lease) if self.margin is None else self.margin
 
-    @property
-    def waits(self) -> Waits:
-        return Waits(self.wait, self.own_connection, self.retry_for, self.confirm)
-
 
 @dataclass(frozen=True)
 class Kind:
@@ -141,34 +136,6 @@ class Kind:
         return Request(self.family, key, _protocol.new_token(), settings.lease, owner, self.options)
 
 
-def lock_kind(shared: bool, min_hold: Optional[float], reentrant: bool = False) -> Kind:
-    if shared and reentrant:
-        raise ValueError("a shared lock is not reentrant")
-    words = (*(("SHARED",) if shared else ()), *_min_hold_words(min_hold))
-    return Kind(_protocol.LOCK, words, is_reentrant=reentrant)
-
-
-def semaphore_kind(
-    limit: Optional[int],
-    permits: int,
-    lane: Optional[str],
-    lane_limit: Optional[int],
-    min_hold: Optional[float],
-    index: bool,
-) -> Kind:
-    if lane_limit is not None and lane is None:
-        raise ValueError(f"lane_limit is the limit of a lane, and there is no lane for the {lane_limit!r}")
-    if index and permits != 1:
-        raise ValueError(f"index is for one permit, not {permits!r}")
-    words = (*_option("LIMIT", limit), "PERMITS", permits, *_option("LANE", lane), *_option("LANELIMIT", lane_limit))
-    words = (*words, *_min_hold_words(min_hold), *(("INDEX",) if index else ()))
-    return Kind(_protocol.SEMAPHORE, words, limit=limit, permits=permits)
-
-
-def member_kind(limit: Optional[int]) -> Kind:
-    return Kind(_protocol.GROUP, _option("LIMIT", limit), "DONE")
-
-
 @dataclass(frozen=True)
 class Work:
     """What only work-once has."""
@@ -187,24 +154,21 @@ class Work:
         words: Tuple[Word, ...] = () if result is None else ("RESULT", result)
         if self.forever:
             return (*words, "PERSIST")
-        return (*words, *_option("PX", None if self.keep is None else _protocol.milliseconds(self.keep)))
+        return (*words, *option("PX", None if self.keep is None else _protocol.milliseconds(self.keep)))
 
     def failed(self, error: BaseException) -> Tuple[Word, ...]:
         """Returns what DONCE.FAIL says after the token."""
         delay = None if self.retry_delay is None else round(self.retry_delay * 1_000)
-        return ("REASON", f"{type(error).__name__}: {error}"[:1_000], *_option("DELAY", delay))
+        return ("REASON", f"{type(error).__name__}: {error}"[:1_000], *option("DELAY", delay))
 
 
-def run_kind(max_attempts: Optional[int]) -> Kind:
-    return Kind(_protocol.ONCE, _option("MAX", max_attempts))
-
-
-def _option(name: str, value: Optional[Word]) -> Tuple[Word, ...]:
+def option(name: str, value: Optional[Word]) -> Tuple[Word, ...]:
+    """Returns the words of an option, none if it is not given."""
     return () if value is None else (name, value)
 
 
-def _min_hold_words(seconds: Optional[float]) -> Tuple[Word, ...]:
+def min_hold_words(seconds: Optional[float]) -> Tuple[Word, ...]:
     if seconds is not None and not seconds > 0:
         raise ValueError(f"min_hold is None or a number of seconds above 0, not {seconds!r}")
     # Rounded up: a place rests no shorter than it was asked for.
-    return _option("MINHOLD", None if seconds is None else math.ceil(round(seconds * 1_000, 3)))
+    return option("MINHOLD", None if seconds is None else math.ceil(round(seconds * 1_000, 3)))

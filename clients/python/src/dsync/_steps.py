@@ -1,22 +1,26 @@
-"""What this package does with a server, as scripts of steps that know neither threads nor asyncio.
+"""What this package does with a server, as scripts that know neither threads nor asyncio.
 
-A script is a generator. It yields steps, is sent the result of each or is thrown its error, and returns its own
-result. ``_sync`` and ``aio`` perform the steps, each in its own way, so both behave alike: which errors are retried,
-how a place in the queue is kept, and when a request is withdrawn stands here only.
+A script is a coroutine that is given a :class:`~dsync._performer.Talk`, by which it asks and waits. Both halves of the
+package run the same ones, so both behave alike: which errors are retried, how a place in the queue is kept, and when a
+request is withdrawn stands here only.
 """
 
 from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Generator, List, NamedTuple, Optional, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Tuple, Union
 
 from . import _protocol
-from ._confirm import Confirm, Part
+from ._confirm import Confirm
 from ._lease import now
 from ._protocol import Done, GivenUp, Granted, Request, Waiting, Words, milliseconds
 from ._retry import Patience, is_in_doubt, passes, tells_the_end
 from .errors import NotConfirmed
+
+if TYPE_CHECKING:
+    from ._performer import Talk
+    from ._settings import Settings
 
 #: Seconds in which a server answers a command that does not block, unless something is wrong.
 ANSWER_WITHIN = 5.0
@@ -40,62 +44,6 @@ TAKEOVER_GRACE = 5.0
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Sends a command that is answered at once. Its result is the reply."""
-
-    words: Words
-    #: Seconds for the answer. The replicas have theirs besides.
-    within: float = ANSWER_WITHIN
-    confirm: Optional[Confirm] = None
-    #: Whether the command must go out although the caller is being cancelled.
-    is_last: bool = False
-
-
-@dataclass(frozen=True)
-class AskAll:
-    """Sends a command for each of these keys. Its result is the replies, errors of all kinds among them."""
-
-    requests: List[Tuple[str, Part]]
-    within: float
-
-
-@dataclass(frozen=True)
-class Block:
-    """Sends a command that may block for so many seconds, on a connection of its own. Its result is the reply."""
-
-    words: Words
-    seconds: float
-    confirm: Optional[Confirm] = None
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Subscribes to the channel on which a turn is announced."""
-
-    channel: str
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Waits for a message on a channel that is watched, for so many seconds at most."""
-
-    channel: str
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Pause:
-    """Waits. It is cut short where the script is told that something has changed."""
-
-    seconds: float
-
-
-Step = Union[Ask, AskAll, Block, Watch, Turn, Pause]
-Result = TypeVar("Result")
-Script = Generator[Step, Any, Result]
-
-
-@dataclass(frozen=True)
 class Grant:
     """A hold that was granted."""
 
@@ -110,35 +58,24 @@ class Grant:
 Outcome = Union[Grant, Done, GivenUp, None]
 
 
-@dataclass(frozen=True)
-class Waits:
-    """How long a caller waits, and how."""
-
-    #: Seconds; ``None`` is without limit, and 0 is a try.
-    seconds: Optional[float]
-    own_connection: bool
-    retry_for: float
-    confirm: Optional[Confirm] = None
-
-
-def acquire(request: Request, waits: Waits) -> Script[Outcome]:
+async def acquire(talk: Talk, request: Request, settings: Settings) -> Outcome:
     """Asks until the request is granted, or the work it asks for is done or given up. ``None``: the wait is over.
 
     However it ends without a grant, a request that the server may know of is withdrawn: its grant, which nobody would
     hear of, would hold up the others for a lease.
     """
     asking = _Asking(request)
-    within = WITHDRAW_TRY_WITHIN if waits.seconds == 0 else WITHDRAW_WITHIN
+    within = WITHDRAW_TRY_WITHIN if settings.wait == 0 else WITHDRAW_WITHIN
     try:
-        outcome = yield from _ask_until_over(asking, waits)
+        outcome = await _ask_until_over(talk, asking, settings)
     except GeneratorExit:
         raise
     except BaseException:
         if asking.may_be_known:
-            yield from withdraw(asking.request, within)
+            await withdraw(talk, asking.request, within)
         raise
     if asking.may_be_known:
-        yield from withdraw(asking.request, within)
+        await withdraw(talk, asking.request, within)
     return outcome
 
 
@@ -151,34 +88,34 @@ class _Asking:
     may_be_known: bool = False
 
 
-def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
+async def _ask_until_over(talk: Talk, asking: _Asking, settings: Settings) -> Outcome:
     """Takes a kept place in the queue (QUEUE), which survives a broken connection and a failover.
 
     It waits there with BLOCK on a connection of its own, or without a connection until its turn is announced.
     """
-    if waits.seconds == 0:
-        return (yield from _try(asking, waits.confirm))
-    deadline = None if waits.seconds is None else now() + waits.seconds
-    patience = Patience(asking.request.key, waits.retry_for, deadline)
-    keep = milliseconds(KEPT_FOR)
+    if settings.wait == 0:
+        return await _try(talk, asking, settings.confirm)
+    deadline = None if settings.wait is None else now() + settings.wait
+    patience = Patience(asking.request.key, settings.retry_for, deadline)
+    confirm, keep = settings.confirm, milliseconds(KEPT_FOR)
     has_place = False
     watched: Optional[str] = None
     while True:
         sent = now()
         asking.may_be_known = True
         try:
-            if has_place and waits.own_connection:
+            if has_place and settings.own_connection:
                 seconds = _at_most(LONGEST_BLOCK, deadline)
-                reply = yield Block(asking.request.words("BLOCK", milliseconds(seconds)), seconds, waits.confirm)
+                reply = await talk.block(asking.request.words("BLOCK", milliseconds(seconds)), seconds, confirm)
             else:
-                reply = yield Ask(asking.request.words("QUEUE", keep), LONGEST_TRY, waits.confirm)
+                reply = await talk.ask(asking.request.words("QUEUE", keep), LONGEST_TRY, confirm)
             answer = _protocol.answer(reply)
             patience.answered()
             if isinstance(answer, (Done, GivenUp)):
                 asking.may_be_known = False
                 return answer
             if isinstance(answer, Granted):
-                grant = yield from _accept(asking, answer, sent, waits.confirm)
+                grant = await _accept(talk, asking, answer, sent, confirm)
                 if grant is not None:
                     return grant
                 has_place = False
@@ -186,17 +123,17 @@ def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
                 return None
             elif isinstance(answer, Waiting):
                 has_place = True
-                if not waits.own_connection:
-                    watched = yield from _await_turn(answer.channel, watched, deadline)
+                if not settings.own_connection:
+                    watched = await _await_turn(talk, answer.channel, watched, deadline)
             # Otherwise BLOCK has run out. The place is kept, and the next BLOCK goes on there.
         except Exception as error:
             pause = patience.pause_after(error)
             # Ask the server, which may be another one by now, whether the place still stands.
             has_place, watched = False, None
-            yield Pause(pause)
+            await talk.pause(pause)
 
 
-def _try(asking: _Asking, confirm: Optional[Confirm]) -> Script[Outcome]:
+async def _try(talk: Talk, asking: _Asking, confirm: Optional[Confirm]) -> Outcome:
     """Asks once; again only if no answer comes. Leaves time for the withdrawal."""
     over_at = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
     patience = Patience(asking.request.key, LONGEST_TRY, over_at)
@@ -208,22 +145,24 @@ def _try(asking: _Asking, confirm: Optional[Confirm]) -> Script[Outcome]:
             if confirm is not None:
                 # Half of the time is for the server, the rest for its replicas.
                 within, confirm = within / 2, confirm.at_most(within / 4)
-            answer = _protocol.answer((yield Ask(asking.request.words(), within, confirm)))
+            answer = _protocol.answer(await talk.ask(asking.request.words(), within, confirm))
             if isinstance(answer, Granted):
-                return (yield from _accept(asking, answer, sent, confirm))
+                return await _accept(talk, asking, answer, sent, confirm)
             asking.may_be_known = False
             return answer if isinstance(answer, (Done, GivenUp)) else None
         except Exception as error:
-            yield Pause(patience.pause_after(error))
+            await talk.pause(patience.pause_after(error))
 
 
-def _accept(asking: _Asking, granted: Granted, sent: float, confirm: Optional[Confirm]) -> Script[Optional[Grant]]:
+async def _accept(
+    talk: Talk, asking: _Asking, granted: Granted, sent: float, confirm: Optional[Confirm]
+) -> Optional[Grant]:
     """Returns the grant, or ``None`` if the hold has ended already and a new request has to be made."""
     request = asking.request
     # A grant that came by waiting can be as old as the request: renew it, unless that was sent a moment ago.
     if now() - sent > request.lease / 10:
         sent = now()
-        if not int((yield Ask(request.renewal(request.lease), confirm=confirm))):
+        if not int(await talk.ask(request.renewal(request.lease), confirm=confirm)):
             asking.request = request.afresh()
             asking.may_be_known = False
             return None
@@ -235,22 +174,22 @@ def _at_most(seconds: float, deadline: Optional[float]) -> float:
     return seconds if deadline is None else max(0.0, min(seconds, deadline - now()))
 
 
-def _await_turn(channel: str, watched: Optional[str], deadline: Optional[float]) -> Script[str]:
+async def _await_turn(talk: Talk, channel: str, watched: Optional[str], deadline: Optional[float]) -> str:
     """Waits until it is worth asking again. Returns the channel that is watched now."""
     if channel != watched:
         # The turn may have come before the subscription, so ask once more right after it.
-        yield Watch(channel)
+        await talk.watch(channel)
     else:
         # Messages can be lost, and the place is kept only if the request is repeated.
-        yield Turn(channel, _at_most(ASK_AGAIN_AFTER, deadline))
+        await talk.turn(_at_most(ASK_AGAIN_AFTER, deadline))
     return channel
 
 
-def withdraw(request: Request, within: float = WITHDRAW_WITHIN) -> Script[None]:
+async def withdraw(talk: Talk, request: Request, within: float = WITHDRAW_WITHIN) -> None:
     """Takes back a request that nobody waits for any more."""
     for _ in range(2):
         try:
-            if int((yield Ask(request.verb("RELEASE"), within, is_last=True))):
+            if int(await talk.ask(request.verb("RELEASE"), within, is_last=True)):
                 return
         except Exception:  # The place runs out by itself, or the lease does.
             return
@@ -261,10 +200,10 @@ def withdraw(request: Request, within: float = WITHDRAW_WITHIN) -> Script[None]:
 NOT_RENEWED = "its lease ran out, or it was revoked or removed"
 
 
-def renew_now(request: Request, lease: float, confirm: Optional[Confirm] = None) -> Script[Optional[str]]:
+async def renew_now(talk: Talk, request: Request, lease: float, confirm: Optional[Confirm] = None) -> Optional[str]:
     """Renews once, and raises the error if there is no answer. Returns why the hold has ended, if it has."""
     try:
-        is_renewed = int((yield Ask(request.renewal(lease), confirm=confirm)))
+        is_renewed = int(await talk.ask(request.renewal(lease), confirm=confirm))
     except Exception as error:
         if tells_the_end(error):
             return str(error)
@@ -284,7 +223,7 @@ def lives_for(lease: float) -> float:
     return lease + TAKEOVER_GRACE
 
 
-def finish(words: Words, key: str, retry_for: float, confirm: Optional[Confirm] = None) -> Script[Finished]:
+async def finish(talk: Talk, words: Words, key: str, retry_for: float, confirm: Optional[Confirm] = None) -> Finished:
     """Sends RELEASE, DONE or FAIL until it is answered. Raises the last error after ``retry_for`` seconds without.
 
     With ``confirm`` the answer to DONE has to be confirmed in that time, where it was given.
@@ -295,47 +234,52 @@ def finish(words: Words, key: str, retry_for: float, confirm: Optional[Confirm] 
     while True:
         try:
             within = min(LONGEST_TRY, max(retry_for, WITHDRAW_WITHIN))
-            reply = yield Ask(words, within, None if in_doubt else behind, is_last=True)
+            reply = await talk.ask(words, within, None if in_doubt else behind, is_last=True)
             break
         except Exception as error:
             if tells_the_end(error):
                 return Finished(False, at_once)
             at_once = False
             in_doubt = in_doubt or is_in_doubt(error)
-            yield Pause(patience.pause_after(error))
+            await talk.pause(patience.pause_after(error))
     if int(reply) and confirm is not None and in_doubt:
         # It may be the answer to a repetition, which writes nothing: WAIT behind it knows nothing of the replicas.
         raise NotConfirmed(key, 0, confirm.wanted())
     return Finished(int(reply) > 0, at_once)
 
 
-def record(
-    done: Words, failed: Callable[[Exception], Words], key: str, retry_for: float, confirm: Optional[Confirm] = None
-) -> Script[Finished]:
+async def record(
+    talk: Talk,
+    done: Words,
+    failed: Callable[[Exception], Words],
+    key: str,
+    retry_for: float,
+    confirm: Optional[Confirm] = None,
+) -> Finished:
     """Sends DONE as :func:`finish` does. A result that is refused is a failed attempt, and the refusal is raised."""
     try:
-        return (yield from finish(done, key, retry_for, confirm))
+        return await finish(talk, done, key, retry_for, confirm)
     except Exception as refusal:
         if not passes(refusal):
             # Without this the work would be begun again after the lease only, and an attempt released would not count.
             with contextlib.suppress(Exception):
-                yield from finish(failed(refusal), key, retry_for)
+                await finish(talk, failed(refusal), key, retry_for)
         raise
 
 
-def wait_for_round(key: str, timeout: Optional[float], retry_for: float) -> Script[Optional[Tuple[int, int]]]:
+async def wait_for_round(talk: Talk, key: str, timeout: Optional[float], retry_for: float) -> Optional[Tuple[int, int]]:
     """Waits until the round of a group is finished: how many were done, how many lost. ``None`` when time is up."""
     deadline = None if timeout is None else now() + timeout
     patience = Patience(key, retry_for, deadline)
     while True:
         seconds = _at_most(LONGEST_BLOCK, deadline)
         try:
-            reply = yield Block(["DWG.WAIT", key, "BLOCK", milliseconds(seconds)], seconds)
+            reply = await talk.block(["DWG.WAIT", key, "BLOCK", milliseconds(seconds)], seconds)
         except Exception as error:
             # The group is gone. Asking again would be answered as if there had never been one: finished, by nobody.
             if "group was removed" in str(error):
                 raise
-            yield Pause(patience.pause_after(error))
+            await talk.pause(patience.pause_after(error))
             continue
         patience.answered()
         if reply is not None:
@@ -344,20 +288,20 @@ def wait_for_round(key: str, timeout: Optional[float], retry_for: float) -> Scri
             return None
 
 
-def ask(words: Words, key: str, retry_for: float) -> Script[Any]:
+async def ask(talk: Talk, words: Words, key: str, retry_for: float) -> Any:
     """Sends a command that may be repeated, until it is answered."""
     patience = Patience(key, retry_for)
     while True:
         try:
-            return (yield Ask(words))
+            return await talk.ask(words)
         except Exception as error:
-            yield Pause(patience.pause_after(error))
+            await talk.pause(patience.pause_after(error))
 
 
-def who_holds(request: Request, is_try: bool) -> Script[Any]:
+async def who_holds(talk: Talk, request: Request, is_try: bool) -> Any:
     """Looks up who holds the key, for the message of an error. It fails silently."""
     try:
         within = WITHDRAW_TRY_WITHIN if is_try else WITHDRAW_WITHIN
-        return _protocol.state_and_holders((yield Ask(request.info(), within)))
+        return _protocol.state_and_holders(await talk.ask(request.info(), within))
     except Exception:
         return None, []

@@ -18,8 +18,7 @@ from waiting import eventually, holders, waiters
 import dsync
 from dsync import _route
 from dsync.aio import all_of, lock, once
-from dsync.aio._lines import lines_of, timeout
-from dsync.aio._turns import watch
+from dsync.aio._tasks import Tasks
 
 
 async def test_revoked_hold_cancels_its_block(aclient: Any) -> None:
@@ -91,8 +90,7 @@ async def test_suspension_that_is_shorter_than_the_lease_is_followed_by_a_renewa
         async def renewed() -> bool:
             return hold._lease.lost_at() > before
 
-        async with timeout(10):
-            await eventually(renewed, "a renewal")
+        await asyncio.wait_for(eventually(renewed, "a renewal"), 10)
 
 
 async def test_renewed_hold_that_nobody_refers_to_ends_with_its_lease(aclient: Any) -> None:
@@ -105,8 +103,7 @@ async def test_renewed_hold_that_nobody_refers_to_ends_with_its_lease(aclient: A
     async def is_free() -> bool:
         return await holders(aclient, "k") == 0
 
-    async with timeout(10):
-        await eventually(is_free, "a free lock")
+    await asyncio.wait_for(eventually(is_free, "a free lock"), 10)
 
 
 async def test_block_without_a_name_for_its_hold_keeps_it(aclient: Any) -> None:
@@ -308,15 +305,16 @@ async def test_cancellation_from_elsewhere_wins_over_the_loss(aclient: Any) -> N
 async def test_subscription_that_is_not_confirmed_ends_its_connection(own_server: Server) -> None:
     """The connection to a server that stood still was kept, and the next ones subscribed there, too."""
     client = redis.asyncio.Redis(port=own_server.port)
-    source = await lines_of(client).perform(_route.find(lines_of(client).route, "k", 5))
-    first = await watch(client, source, "a")
-    unheard = client._dsync_listeners[source.name]  # type: ignore[attr-defined]
+    tasks = Tasks.of(client)
+    source = await _route.find(tasks.send, tasks.route, "k", 5)
+    first = await tasks.watch(source, "a")
+    unheard = tasks._listeners[source.name]
     own_server.stop()
     with pytest.raises(redis.TimeoutError):
-        await watch(client, source, "b")
+        await tasks.watch(source, "b")
     own_server.go_on()
-    await (await watch(client, source, "b")).end()
-    assert client._dsync_listeners[source.name] is not unheard  # type: ignore[attr-defined]
+    await (await tasks.watch(source, "b")).end()
+    assert tasks._listeners[source.name] is not unheard
     with pytest.raises(redis.ConnectionError, match="not heard"):
         await first.wait(30)
     await first.end()
@@ -346,10 +344,10 @@ async def test_connections_go_with_their_client(server: Server) -> None:
 
 async def test_request_that_is_given_up_leaves_the_others_their_replies(aclient: Any) -> None:
     """All requests go over one connection: a reply that nobody waits for any more is skipped."""
-    lines = lines_of(aclient)
+    tasks = Tasks.of(aclient)
 
     async def ask(*words: str) -> Any:
-        return await lines.perform(_route.ask(lines.route, words[1], [*words], 10))
+        return await _route.ask(tasks.send, tasks.route, words[1], [*words], 10)
 
     await aclient.set("a", "1")
     for _ in range(50):

@@ -6,11 +6,10 @@ Callbacks run in it one after the other and must not block.
 
 from __future__ import annotations
 
-import heapq
-import itertools
+import math
 import os
 import threading
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional
 
 from .._lease import now
 from .._retry import log
@@ -27,21 +26,11 @@ class Alarm:
 
     def __init__(self, clock: Clock, callback: Callback, late_by: float) -> None:
         self._clock = clock
-        self._callback: Optional[Callback] = callback
+        self.ring = callback
         self.late_by = late_by
 
-    @property
-    def is_cancelled(self) -> bool:
-        return self._callback is None
-
     def cancel(self) -> None:
-        if self._callback is not None:
-            self._callback = None
-            self._clock.has_cancelled()
-
-    def ring(self) -> Optional[float]:
-        callback = self._callback
-        return None if callback is None else callback()
+        self._clock.set(self, None)
 
 
 class Clock:
@@ -53,12 +42,10 @@ class Clock:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._due: List[Tuple[float, int, Alarm]] = []
-        self._cancelled = 0
-        self._order = itertools.count()
+        self._moments: Dict[Alarm, float] = {}
         self._thread: Optional[threading.Thread] = None
-        #: Seconds after which the thread looks at the clock again.
-        self._slice = LATE_BY
+        #: When the thread looks at the clock again.
+        self._looks_at = math.inf
 
     def at(self, moment: float, callback: Callback, late_by: float = LATE_BY) -> Alarm:
         """Calls back at this moment of :func:`dsync._lease.now`.
@@ -75,45 +62,44 @@ class Clock:
                 # It can fail. Then the next one tries again.
                 thread.start()
                 self._thread = thread
-            heapq.heappush(self._due, (moment, next(self._order), alarm))
-            if self._due[0][2] is alarm or late_by < self._slice:
+            self.set(alarm, moment)
+            if min(moment, now() + late_by) < self._looks_at:
                 self._changed.notify()
         return alarm
 
-    def has_cancelled(self) -> None:
-        """Forgets the cancelled alarms when they are the greater part: their moments can be hours away."""
+    def set(self, alarm: Alarm, moment: Optional[float]) -> None:
+        """Has the alarm ring at this moment, or forgets it: its moment can be hours away."""
         with self._changed:
-            self._cancelled += 1
-            if self._cancelled > len(self._due) / 2:
-                self._due = [due for due in self._due if not due[2].is_cancelled]
-                heapq.heapify(self._due)
-                self._cancelled = 0
+            if moment is None:
+                self._moments.pop(alarm, None)
+            else:
+                self._moments[alarm] = moment
 
     def _run(self) -> None:
         while True:
-            alarm = self._next()
-            if alarm.is_cancelled:
-                continue
-            try:
-                again = alarm.ring()
-            except Exception:
-                log.exception("a lease could not be watched")
-                continue
-            if again is not None:
+            for alarm in self._due():
+                again = None
+                try:
+                    # Unless it was cancelled meanwhile.
+                    again = alarm.ring() if alarm in self._moments else None
+                except Exception:
+                    log.exception("a lease could not be watched")
                 with self._changed:
-                    heapq.heappush(self._due, (again, next(self._order), alarm))
+                    if alarm in self._moments:
+                        self.set(alarm, again)
 
-    def _next(self) -> Alarm:
+    def _due(self) -> List[Alarm]:
+        """Waits for alarms whose moment has come, and returns them in that order."""
         with self._changed:
             while True:
-                wait = self._due[0][0] - now() if self._due else None
-                if wait is not None and wait <= 0:
-                    alarm = heapq.heappop(self._due)[2]
-                    self._cancelled -= alarm.is_cancelled
-                    return alarm
+                moment, moments = now(), self._moments
+                due = [alarm for alarm in moments if moments[alarm] <= moment]
+                if due:
+                    return sorted(due, key=moments.__getitem__)
                 # The wait itself stands still while the machine is suspended.
-                self._slice = min((alarm.late_by for _, _, alarm in self._due), default=LATE_BY)
-                self._changed.wait(None if wait is None else min(wait, self._slice))
+                longest = min((alarm.late_by for alarm in moments), default=math.inf)
+                self._looks_at = min(moment + longest, *moments.values(), math.inf)
+                self._changed.wait(None if self._looks_at == math.inf else self._looks_at - moment)
 
 
 CLOCK = Clock()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from .._lock_words import LockWords
-from .._steps import Result, Script
-from ._talk import run
+from ._threads import run
 
 
 class LockClass(LockWords):
@@ -18,24 +17,21 @@ class LockClass(LockWords):
         token: Any = None,
     ) -> bool:
         """Takes the lock, and returns whether it did. ``sleep`` is ignored, because nobody polls."""
-        return self._run(self._acquiring(blocking, blocking_timeout, token))
+        return run(self._acquiring, self._client, self.name, blocking, blocking_timeout, token)
 
     def locked(self) -> bool:
         """Returns whether anybody holds the lock."""
-        return self._run(self._locked())
+        return run(self._locked, self._client, self.name)
 
     def owned(self) -> bool:
         """Returns whether this object holds the lock."""
-        return self._run(self._owned())
+        return run(self._owned, self._client, self.name)
 
     def do_release(self, expected_token: Any) -> None:
-        self._run(self._releasing(expected_token))
+        run(self._releasing, self._client, self.name, expected_token)
 
     def do_extend(self, additional_time: float, replace_ttl: bool) -> Any:
-        return self._run(self._renewing(additional_time, not replace_ttl, "extend"))
+        return run(self._renewing, self._client, self.name, additional_time, not replace_ttl, "extend")
 
     def do_reacquire(self) -> Any:
-        return self._run(self._renewing(self.timeout, False, "reacquire"))
-
-    def _run(self, script: Script[Result]) -> Result:
-        return run(script, self._client, self.name)
+        return run(self._renewing, self._client, self.name, self.timeout, False, "reacquire")

@@ -4,13 +4,12 @@ When a hold is lost, the task of its block is cancelled, and the block raises :c
 behind the back of the next holder.
 """
 
-from .._run import Run
+from .._claim import Run
 from .._settings import Settings
 from .._source import AsyncClient as Client
 from ..errors import DsyncError, Holder, HoldLost, NotAcquired, NotConfirmed, WorkFailed
-from ._claims import Claim, Group, Semaphore, all_of, group, lock, semaphore
+from ._claims import Claim, Group, Semaphore, all_of, group, lock, once, semaphore
 from ._hold import Hold
-from ._once import once
 
 __all__ = [
     "Claim",

@@ -10,14 +10,10 @@ from typing import Any, Callable, Literal, Optional
 
 from .._hold import HoldBase
 from .._lease import Lease, now, weakly
-from .._renewals import renewals_of
 from .._retry import log
 from .._settings import Settings
-from .._steps import Grant, Result, Script
-from ..errors import HoldLost
-from ._lines import lines_of
-from ._renewals import Renewals
-from ._talk import keep, run
+from .._steps import Grant
+from ._tasks import Tasks, keep, run
 
 
 class _Lost(asyncio.Event):
@@ -41,9 +37,10 @@ class Hold(HoldBase):
     While a block (``async with``) is inside, the loss of the hold cancels the task of the block.
     """
 
+    _performer = Tasks
+
     def __init__(self, client: Any, grant: Grant, settings: Settings) -> None:
         super().__init__(client, grant, settings)
-        self._renewals = renewals_of(client, lines_of(client).route, self._renewed, Renewals)
         self._inside: Optional[asyncio.Task[Any]] = None
         self._entered_at = 0
         self._cancelled_before = 0
@@ -56,47 +53,27 @@ class Hold(HoldBase):
 
     async def renew(self, lease: Optional[float] = None) -> bool:
         """Renews the lease now. Returns whether the hold still lived; see :meth:`dsync.Hold.renew`."""
-        return await self._run(self._renew(lease))
+        return await run(self._renew, self._client, self.key, lease)
 
     async def release(self) -> bool:
         """Ends the hold. Returns whether it still lived; see :meth:`dsync.Hold.release`."""
-        return (await self._run(self._end("RELEASE"))).is_ended
-
-    async def _run(self, script: Script[Result]) -> Result:
-        return await run(script, self._client, self.key)
+        return (await run(self._end, self._client, self.key, "RELEASE")).is_ended
 
     def _watch(self) -> None:
-        """Tells the loss, and has the renewals begin when the first is due."""
-        why = self._lease.why_lost()
-        if why is not None:
-            self._lose(why)
-            return
-        wait = self._lease.watch_for()
-        if not self._has_begun:
-            until_due = self._renewed.due_at - now()
-            if until_due <= 0:
-                self._has_begun = True
-                self._renewals.begin(self._client)
-            else:
-                wait = min(wait, until_due)
-        self._alarm = self._loop.call_later(wait, weakly(self._watch))
+        moment = self._look()
+        if moment is not None:
+            # A timer stands still while the machine is suspended.
+            wait = max(0.0, min(moment - now(), self._lease.slice))
+            self._alarm = self._loop.call_later(wait, weakly(self._watch))
 
-    def _lose(self, why: str) -> None:
-        # A renewal can overtake the answer to the release, and finds no hold then.
-        if self._is_ending or self.lost.is_set():
-            return  # Also in the child of a fork, which has neither a loop nor a task.
-        self._lease.end(why)
+    def _cancel_work(self) -> None:
         self._alarm.cancel()
-        self.lost.set()
-        log.warning("%s", HoldLost(self.key, self.fence, why))
-        # First of all the work ends. The task of the block hears of it at once if it asked itself.
+        # The task of the block hears of it at once if it asked itself.
         if self._inside is not None and self._inside is not asyncio.current_task():
             self._has_cancelled = True
             self._inside.cancel()
-        if self._settings.on_lost is not None:
-            self._call(self._settings.on_lost)
 
-    def _call(self, on_lost: Callable[[Any], object]) -> None:
+    def _tell(self, on_lost: Callable[[Any], object]) -> None:
         try:
             result = on_lost(self)
         except Exception:

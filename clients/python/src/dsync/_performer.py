@@ -1,0 +1,211 @@
+"""Performs the scripts of a client.
+
+Written once, as :mod:`dsync._line` is: ``Threads`` and ``Tasks`` say how one waits, and over which connection one asks.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import (
+    Any,
+    Awaitable,
+    Callable,
+    ClassVar,
+    Coroutine,
+    Dict,
+    List,
+    MutableMapping,
+    Optional,
+    Protocol,
+    Tuple,
+    Type,
+    TypeVar,
+)
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from . import _route
+from ._confirm import Confirm, Part
+from ._line import Line
+from ._protocol import Words
+from ._route import route_of
+from ._source import Source, is_cluster
+from ._steps import ANSWER_WITHIN, LONGEST_TRY
+from ._turns import Listener, Watching
+
+Self = TypeVar("Self", bound="Performer")
+Result = TypeVar("Result")
+_LOCK = threading.Lock()
+
+
+class Event(Protocol):
+    """The library's own, and a wait that is bounded."""
+
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+    async def within(self, seconds: float) -> bool: ...
+
+
+class Running(Protocol):
+    """What runs in the background."""
+
+    def cancel(self) -> Any: ...
+
+
+class Performer(ABC):
+    """The connections of one client, what is heard over them, and where they lead. It goes with the client."""
+
+    is_async: ClassVar[bool]
+    event: ClassVar[Type[Any]]
+    line: ClassVar[Type[Line]]
+
+    def __init__(self, client: Any) -> None:
+        self.route = route_of(client)
+        #: What renews holds; see :func:`dsync._renewals.renewals_of`.
+        self.renewals: Dict[Any, Any] = {}
+        self.lock = threading.Lock()
+        self._where = self.where()
+        self._is_sharded = is_cluster(client)
+        self._listeners: Dict[str, Listener] = {}
+        self._held: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls: Type[Self], client: Any) -> Self:
+        """Returns that of a client. After a fork, and in another event loop, it is a new one."""
+        # Kept at the client itself: the settings of a cluster's connections refer back to it.
+        with _LOCK:
+            found: Optional[Self] = getattr(client, "_dsync", None)
+            if found is None or found._where != cls.where():
+                found = client._dsync = cls(client)
+            return found
+
+    @staticmethod
+    @abstractmethod
+    def where() -> Any:
+        """Returns the process, and the event loop, for which connections can be used."""
+
+    @staticmethod
+    @abstractmethod
+    async def sleep(seconds: float, /) -> None: ...
+
+    @staticmethod
+    @abstractmethod
+    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Running:
+        """Has this run in the background. A thread is not cancelled: it notices itself that it is over."""
+
+    @abstractmethod
+    async def send(self, source: Source, parts: List[Part], within: float) -> None:
+        """Sends the commands of the parts in one write, in so many seconds. The parts keep the replies."""
+
+    def last(self, asking: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
+        """Has a command go out although its task is being cancelled."""
+        return asking
+
+    def held_by(self, who: Any) -> MutableMapping[str, Any]:
+        """Returns the reentrant holds of a thread or task. They are kept elsewhere."""
+        with self.lock:
+            held: MutableMapping[str, Any] = self._held.setdefault(who, WeakValueDictionary())
+            return held
+
+    async def watch(self, source: Source, channel: str) -> Watching:
+        """Subscribes, and returns when the server has confirmed it."""
+        with self.lock:
+            listener = self._listeners.get(source.name)
+            watching = None if listener is None else listener.add(channel)
+            if listener is None or watching is None:
+                listener = self._listeners[source.name] = Listener(type(self), source, self._is_sharded)
+                watching = listener.add(channel)
+                assert watching is not None, "a new listener has not ended"
+        await listener.confirm(watching)
+        return watching
+
+    async def run(self, script: Callable[..., Awaitable[Result]], key: str, *arguments: Any) -> Result:
+        """Runs a script of ``_steps``, which is given a :class:`Talk` and these arguments."""
+        talk = Talk(self, key)
+        try:
+            return await script(talk, *arguments)
+        finally:
+            await talk.close()
+
+
+class Talk:
+    """What one script needs of the client. All of it raises what goes wrong."""
+
+    def __init__(self, performer: Performer, key: str) -> None:
+        self._performer = performer
+        self._route = performer.route
+        self._key = key
+        self._blocking: Optional[Line] = None
+        self._watching: Optional[Watching] = None
+
+    async def ask(
+        self,
+        words: Words,
+        within: float = ANSWER_WITHIN,
+        confirm: Optional[Confirm] = None,
+        is_last: bool = False,
+    ) -> Any:
+        """Sends a command that is answered at once, and returns the reply. The replicas have their time besides.
+
+        ``is_last``: the command must go out although the caller is being cancelled.
+        """
+        asking = _route.ask(self._performer.send, self._route, self._key, words, within, confirm)
+        return await (self._performer.last(asking) if is_last else asking)
+
+    async def ask_all(self, requests: List[Tuple[str, Part]], within: float) -> List[Any]:
+        """Sends a command for each of these keys, and returns the replies, errors of all kinds among them."""
+        return await _route.ask_all(self._performer.send, self._route, requests, within)
+
+    async def block(self, words: Words, seconds: float, confirm: Optional[Confirm] = None) -> Any:
+        """Sends a command that may block for so many seconds, on a connection of its own, and returns the reply."""
+        line, self._blocking = self._blocking, None
+        if line is None:
+            line = self._performer.line(await self._source(), LONGEST_TRY)
+        try:
+            part = Part([words], confirm)
+            await line.ask([part], seconds + LONGEST_TRY)
+            [reply] = part.replies
+            if isinstance(reply, Exception):
+                raise reply
+        except BaseException as error:
+            await line.close()
+            if isinstance(error, Exception):
+                self._route.blame(line.source, error, self._key)
+            raise
+        self._blocking = line
+        return reply
+
+    async def watch(self, channel: str) -> None:
+        """Subscribes to the channel on which a turn is announced."""
+        await self._unwatch()
+        source = await self._source()
+        try:
+            self._watching = await self._performer.watch(source, channel)
+        except Exception as error:
+            self._route.blame(source, error, self._key)
+            raise
+
+    async def turn(self, seconds: float) -> None:
+        """Waits for a message on the channel that is watched, for so many seconds at most."""
+        assert self._watching is not None
+        await self._watching.wait(seconds)
+
+    async def pause(self, seconds: float, changed: Optional[Event] = None) -> None:
+        """Waits. It is cut short when something has changed."""
+        if changed is None:
+            return await self._performer.sleep(seconds)
+        await changed.within(seconds)
+        changed.clear()
+
+    async def close(self) -> None:
+        if self._blocking is not None:
+            await self._blocking.close()
+        await self._unwatch()
+
+    async def _unwatch(self) -> None:
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            await watching.end()
+
+    async def _source(self) -> Source:
+        return await _route.find(self._performer.send, self._route, self._key, LONGEST_TRY)

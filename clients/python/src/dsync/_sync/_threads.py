@@ -1,0 +1,151 @@
+"""How threads wait and ask. No coroutine here suspends: it blocks its thread."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import threading
+import time
+from typing import Any, Awaitable, Callable, Coroutine, Dict, List, Optional
+
+from .._confirm import Part
+from .._line import NOTHING, Line
+from .._performer import Performer, Result
+from .._retry import is_reply
+from .._source import Source
+
+#: How many connections without work are kept for each server.
+KEPT_IDLE = 4
+
+# Unlike others it needs no file of its own.
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
+def complete(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Runs a coroutine that does not suspend."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise AssertionError("a thread has nobody to wait for it")
+
+
+def run(script: Callable[..., Awaitable[Result]], client: Any, key: str, *arguments: Any) -> Result:
+    return complete(Threads.of(client).run(script, key, *arguments))
+
+
+class Event(threading.Event):
+    async def within(self, seconds: float) -> bool:
+        return self.wait(seconds)
+
+
+class _NoBound:
+    """The sockets have time-outs, and a reply is waited for until its deadline."""
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+class ThreadLine(Line):
+    def __init__(self, source: Source, within: float) -> None:
+        super().__init__(source, within)
+        self._sending = threading.Lock()
+
+    def _time_outs(self, within: float) -> Dict[str, Optional[float]]:
+        connect_within = min(within, self.source.settings["socket_connect_timeout"])
+        return {"socket_timeout": within, "socket_connect_timeout": connect_within}
+
+    def in_time(self, within: float) -> _NoBound:
+        return _NoBound()
+
+    async def send(self, *commands: Any) -> None:
+        with self._sending:
+            await super().send(*commands)
+
+    async def receive(self, within: float) -> Any:
+        try:
+            return self._connection.read_response() if self._comes(within) else NOTHING
+        except BaseException as error:
+            if not is_reply(error):
+                await self.close()
+            raise
+
+    async def _read(self, deadline: float, within: float) -> Any:
+        reply = await self.receive(max(0.0, deadline - time.monotonic()))
+        if reply is NOTHING:
+            raise self.source.no_answer(within)
+        return reply
+
+    def _comes(self, within: float) -> bool:
+        """Waits for something to read.
+
+        Not in the library, which takes each TimeoutError for its own, also one of the program's handler of a signal.
+        """
+        deadline = time.monotonic() + within
+        while not self._connection.can_read(timeout=0):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            with _Selector() as selector:
+                selector.register(self._connection._sock, selectors.EVENT_READ)
+                selector.select(left)
+        return True
+
+    def is_fresh(self) -> bool:
+        try:
+            return not self._connection.can_read(timeout=0)
+        except Exception:
+            return False
+
+    async def _disconnect(self) -> None:
+        self._connection.disconnect()
+
+
+class _Thread(threading.Thread):
+    def cancel(self) -> None:
+        """It notices itself that it is over."""
+
+
+class Threads(Performer):
+    """Keeps the connections that have no work at the moment."""
+
+    is_async = False
+    event = Event
+    line = ThreadLine
+    where = staticmethod(os.getpid)
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
+        self._idle: Dict[str, List[Line]] = {}
+
+    @staticmethod
+    async def sleep(seconds: float, /) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251
+
+    @staticmethod
+    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> _Thread:
+        thread = _Thread(target=lambda: complete(work()), name=name, daemon=True)
+        thread.start()
+        return thread
+
+    async def send(self, source: Source, parts: List[Part], within: float) -> None:
+        line = await self._borrow(source, within)
+        await line.ask(parts, within)
+        with self.lock:
+            idle = self._idle.setdefault(source.name, [])
+            if len(idle) < KEPT_IDLE:
+                idle.append(line)
+                return
+        await line.close()
+
+    async def _borrow(self, source: Source, within: float) -> Line:
+        while True:
+            with self.lock:
+                idle = self._idle.get(source.name)
+                line = idle.pop() if idle else None
+            if line is None:
+                return self.line(source, within)
+            if line.is_fresh():
+                return line
+            await line.close()

@@ -1,0 +1,201 @@
+"""How tasks wait and ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from typing import Any, AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Dict, List, Optional, Set, Tuple
+
+from .._confirm import Part, patience
+from .._lease import now
+from .._line import Line
+from .._performer import Performer, Result
+from .._retry import doubt, is_in_doubt, log
+from .._source import Source
+from .._steps import ANSWER_WITHIN
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout
+else:
+    from async_timeout import timeout
+
+
+async def run(script: Callable[..., Awaitable[Result]], client: Any, key: str, *arguments: Any) -> Result:
+    return await Tasks.of(client).run(script, key, *arguments)
+
+
+class Event(asyncio.Event):
+    async def within(self, seconds: float) -> bool:
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with timeout(seconds):
+                return await self.wait()
+        return False
+
+
+class TaskLine(Line):
+    """Its time-outs are those of each call. Who stops waiting closes it."""
+
+    def _time_outs(self, within: float) -> Dict[str, Optional[float]]:
+        return {"socket_timeout": None}
+
+    @contextlib.asynccontextmanager
+    async def in_time(self, within: float) -> AsyncIterator[None]:
+        try:
+            async with timeout(within):
+                yield
+        except asyncio.TimeoutError:
+            raise self.source.no_answer(within) from None
+
+    async def receive(self, within: float) -> Any:
+        return await self._connection.read_response()
+
+    async def _read(self, deadline: float, within: float) -> Any:
+        return await self._connection.read_response()
+
+    def is_fresh(self) -> bool:
+        """Not by ``can_read_destructive()`` of the libraries, which can swallow a cancellation before Python 3.11."""
+        reader: Optional[asyncio.StreamReader] = self._connection._reader
+        return not self._is_connected or not (reader is None or reader.at_eof() or reader.exception() is not None)
+
+    async def _disconnect(self) -> None:
+        await self._connection.disconnect(nowait=True)
+
+
+#: Parts that are asked for together, for how many seconds, and what their caller waits for.
+_Asked = Tuple[List[Part], float, "asyncio.Future[None]"]
+
+
+class Shared:
+    """One connection for the requests of all tasks. What is asked while another answer is out is then sent together."""
+
+    def __init__(self, source: Source) -> None:
+        self._line = TaskLine(source, ANSWER_WITHIN)
+        self._asked: List[_Asked] = []
+        #: What is sent, and not answered yet.
+        self._out: List[_Asked] = []
+        self._working: Optional[asyncio.Task[None]] = None
+        self.is_over = False
+
+    async def ask(self, parts: List[Part], within: float) -> None:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked.append((parts, within, over))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
+        confirms = [part.confirm for part in parts if part.confirm is not None]
+        again = max((confirm.until - now() for confirm in confirms), default=0.0)
+        try:
+            # The WAIT before this one has its time, too.
+            async with timeout(within + 2 * patience(confirms) + max(0.0, again)):
+                await over
+        except asyncio.TimeoutError:
+            if not confirms:
+                await self.end(ConnectionError("the server did not answer another request"))
+            error = self._line.source.no_answer(within)
+            doubt(error)
+            raise error from None
+
+    async def _work(self) -> None:
+        try:
+            while self._asked:
+                self._out, self._asked = [each for each in self._asked if not each[2].done()], []
+                if not self._line.is_fresh():
+                    await self._line.close()
+                    self._line = TaskLine(self._line.source, ANSWER_WITHIN)
+                open_ = [part for parts, _, _ in self._out for part in parts if part.is_open]
+                if open_:
+                    await self._line.commit(open_, max(within for _, within, _ in self._out))
+                for each in self._out:
+                    if any(part.is_open for part in each[0]):
+                        self._asked.append(each)
+                    elif not each[2].done():
+                        each[2].set_result(None)
+                self._out = []
+            self._working = None
+        except BaseException as error:
+            await self.end(error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def end(self, why: BaseException) -> None:
+        """Closes the connection, and tells all that wait for a reply."""
+        self.is_over = True
+        waiting = [over for _, _, over in self._out + self._asked if not over.done()]
+        self._out, self._asked = [], []
+        for index, over in enumerate(waiting):
+            # The first one is told why. Each has an error of its own, as each names another key.
+            error = self._line.source.error("ConnectionError", str(why) or "the connection was closed")
+            if is_in_doubt(why):
+                doubt(error)
+            over.set_exception(why if index == 0 and isinstance(why, Exception) else error)
+        await self._line.close()
+        if self._working is not None and self._working is not asyncio.current_task():
+            self._working.cancel()
+
+
+class Tasks(Performer):
+    """Has a connection to each server, and a second one for what replicas confirm: WAIT keeps all behind it waiting."""
+
+    is_async = True
+    event = Event
+    line = TaskLine
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
+        self._shared: Dict[Tuple[str, bool], Shared] = {}
+        self._end: Optional[AsyncGenerator[None, None]] = None
+
+    @staticmethod
+    def where() -> Any:
+        with contextlib.suppress(RuntimeError):
+            return os.getpid(), asyncio.get_running_loop()
+        # A child that was forked by a task runs outside of the loop.
+        return os.getpid(), None
+
+    @staticmethod
+    async def sleep(seconds: float, /) -> None:
+        await asyncio.sleep(seconds)
+
+    @staticmethod
+    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(work(), name=name)
+
+    async def send(self, source: Source, parts: List[Part], within: float) -> None:
+        if self._end is None:
+            self._end = _closes_at_the_end(self._shared)
+            await self._end.asend(None)
+        kind = (source.name, any(part.confirm is not None for part in parts))
+        if kind not in self._shared or self._shared[kind].is_over:
+            self._shared[kind] = Shared(source)
+        await self._shared[kind].ask(parts, within)
+
+    async def last(self, asking: Coroutine[Any, Any, Result]) -> Result:
+        task: asyncio.Future[Result] = asyncio.create_task(asking)
+        return await asyncio.shield(keep(task, logging.DEBUG, "a last command failed"))
+
+
+async def _closes_at_the_end(connections: Dict[Tuple[str, bool], Shared]) -> AsyncGenerator[None, None]:
+    """Closes the connections when nobody refers to the client any more, or the loop shuts down its generators."""
+    try:
+        yield
+    finally:
+        for each in list(connections.values()):
+            await each.end(ConnectionError("the event loop ends"))
+
+
+_KEPT: Set[asyncio.Future[Any]] = set()
+
+
+def keep(task: asyncio.Future[Result], level: int, failure: str) -> asyncio.Future[Result]:
+    """Keeps a task alive, as asyncio itself does not, and logs its failure."""
+
+    def over(_: Any) -> None:
+        _KEPT.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.log(level, failure, exc_info=task.exception())
+
+    _KEPT.add(task)
+    task.add_done_callback(over)
+    return task
