@@ -63,16 +63,6 @@ test('loser of a race is not renewed, in a process that only waits', async () =>
 });
 
 describe('forgotten', { concurrency: true }, () => {
-    test('hold between whose grant and `try` an exception comes is not renewed', async () => {
-        const { client, isRenewed } = world();
-        const work = async () => {
-            const hold = await dsync.lock(client, 'k', OPTIONS);
-            throw new Error(`no disk for ${hold.fence}`);
-        };
-        await assert.rejects(work(), /no disk for 7/);
-        await isLeft(isRenewed, 'k');
-    });
-
     test('work of withLock that does not look at its hold keeps it', async () => {
         const { client, isRenewed } = world();
         await dsync.withLock(client, 'k', () => staysRenewed(isRenewed, 'k'), OPTIONS);

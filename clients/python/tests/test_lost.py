@@ -94,15 +94,6 @@ def test_suspension_that_is_shorter_than_the_lease_is_followed_by_a_renewal(
         eventually(lambda: hold._lease.lost_at() > before, "the next renewal", within=10)
 
 
-def test_renewed_hold_that_nobody_refers_to_ends_with_its_lease(client: Any) -> None:
-    """An error between acquire() and try: the hold was renewed for as long as the process lived."""
-    hold = lock(client, "k", lease=1).acquire()
-    time.sleep(1.0)
-    assert holders(client, "k") == 1
-    del hold
-    eventually(lambda: not holders(client, "k"), "a free lock", within=10)
-
-
 def test_block_without_a_name_for_its_hold_keeps_it(client: Any) -> None:
     with lock(client, "k", lease=1):
         time.sleep(2)

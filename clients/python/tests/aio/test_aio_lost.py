@@ -93,19 +93,6 @@ async def test_suspension_that_is_shorter_than_the_lease_is_followed_by_a_renewa
         await asyncio.wait_for(eventually(renewed, "a renewal"), 10)
 
 
-async def test_renewed_hold_that_nobody_refers_to_ends_with_its_lease(aclient: Any) -> None:
-    """An error between acquire() and try: the hold was renewed for as long as the process lived."""
-    hold = await lock(aclient, "k", lease=1).acquire()
-    await asyncio.sleep(1.0)
-    assert await holders(aclient, "k") == 1
-    del hold
-
-    async def is_free() -> bool:
-        return await holders(aclient, "k") == 0
-
-    await asyncio.wait_for(eventually(is_free, "a free lock"), 10)
-
-
 async def test_block_without_a_name_for_its_hold_keeps_it(aclient: Any) -> None:
     async with lock(aclient, "k", lease=1):
         await asyncio.sleep(2)
@@ -231,13 +218,6 @@ async def test_waiter_survives_the_restart_of_the_server(own_server: Server, own
     hold = await asyncio.wait_for(waiting, 30)
     assert await hold.release()
     await client.aclose()
-
-
-async def test_wait_that_a_time_out_ends_leaves_nothing_behind(aclient: Any, own_connection: bool) -> None:
-    async with lock(aclient, "k"):
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(lock(aclient, "k", own_connection=own_connection).acquire(), 0.5)
-        assert await waiters(aclient) == 0
 
 
 async def test_cancelled_work_counts_as_no_attempt(aclient: Any) -> None:
