@@ -198,8 +198,11 @@ class Asking {
         for (;;) {
             this.#signal?.throwIfAborted();
             this.#listener?.reset();
-            const { answer, error } = await this.#askOnce(waiting);
-            if (answer === undefined) {
+            let answer: Answer;
+            try {
+                // Over a connection that the requests of the client share.
+                answer = await this.#send(() => this.claim.ask(waiting), Math.min(this.claim.answerMs, this.#leftMs));
+            } catch (error) {
                 this.#isRepeated = true;
                 this.#signal?.throwIfAborted();
                 if (library.isClosed || !isRetryable(library, error)) {
@@ -235,23 +238,12 @@ class Asking {
         }
     }
 
-    /** Asks over a connection that the requests of the client share. Resolves to the answer, or to the error. */
-    async #askOnce(waiting: string[]): Promise<{ answer?: Answer | undefined; error: unknown }> {
-        try {
-            const shared = () => this.claim.ask(waiting);
-            const answer = await this.#send(shared, Math.min(this.claim.answerMs, this.#leftMs));
-            return { answer, error: new Unanswered('the server has not answered') };
-        } catch (error) {
-            return { error };
-        }
-    }
-
     get #leftMs(): number {
         return this.patience.deadline - performance.now();
     }
 
-    /** Sends the request. Resolves to undefined when nobody waits for its answer any more. */
-    async #send(send: () => Promise<Reply>, forMs: number): Promise<Answer | undefined> {
+    /** Sends the request. Rejects when nobody waits for its answer any more: its time is over, or the signal has aborted. */
+    async #send(send: () => Promise<Reply>, forMs: number): Promise<Answer> {
         const sent = new Moment();
         this.#mayHold = true;
         const asked = send().then((reply) => ({ found: outcomeOf(reply), sent }));
@@ -262,10 +254,10 @@ class Asking {
             const answer = await bounded(asked, forMs, this.#signal);
             if (answer === undefined) {
                 this.#isRepeated = true;
-            } else {
-                this.#mayHold = answer.found.kind === 'waiting';
-                this.#notConfirmed = undefined;
+                throw new Unanswered('the server has not answered');
             }
+            this.#mayHold = answer.found.kind === 'waiting';
+            this.#notConfirmed = undefined;
             return answer;
         } catch (error) {
             this.#notConfirmed = error instanceof NotConfirmed ? error : this.#notConfirmed;
@@ -313,12 +305,9 @@ class Asking {
                 return undefined;
             }
             const words: Words = this.claim.request(['BLOCK', String(blockMs)]);
-            const forMs = blockMs + (needs?.ofGrant.withinMs ?? 0) + UNHEARD_ASKS_EVERY_MS;
-            const answer = await this.#send(() => own.send(key, words, needs?.ofGrant), forMs);
-            if (answer === undefined) {
-                own.close();
-            }
-            if (answer?.found.kind === 'refused') {
+            const forMs = blockMs + (needs?.withinMs ?? 0) + UNHEARD_ASKS_EVERY_MS;
+            const answer = await this.#send(() => own.send(key, words, needs), forMs);
+            if (answer.found.kind === 'refused') {
                 // A BLOCK that ran out leaves the place in the queue.
                 this.#mayHold = true;
                 return undefined;
@@ -331,7 +320,9 @@ class Asking {
             if (!isBySelf && !isRetryable(library, error)) {
                 throw error;
             }
-            await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+            if (!(error instanceof Unanswered)) {
+                await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+            }
             return undefined;
         }
     }

@@ -3,10 +3,9 @@
 import { FAREWELL_MS, TRY_MS, TRY_UNTIL } from './acquire.js';
 import type { Hold } from './hold.js';
 import type { Client } from './libraries/library.js';
-import { lock } from './lock.js';
+import { lock, semaphore } from './lock.js';
 import { Loss } from './loss.js';
 import { type AllOfOptions, checkNames, type HoldOptions, type LockOptions, ms, type SemaphoreOptions } from './options.js';
-import { semaphore } from './semaphore.js';
 import { bounded } from './timing.js';
 
 /** A key of `allOf`: a text is a lock. */

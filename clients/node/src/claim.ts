@@ -7,7 +7,7 @@ import { hostname, userInfo } from 'node:os';
 import { clientOf } from './client.js';
 import type { Client, Library, Words } from './libraries/library.js';
 import type { Confirmation } from './line.js';
-import { type Confirmations, confirmationsOf, type HoldOptions, marginOf, wholeMs } from './options.js';
+import { confirmationOf, type HoldOptions, marginOf, wholeMs } from './options.js';
 import type { Reply } from './replies.js';
 import type { Renewals } from './renewal.js';
 import type { Requests } from './requests.js';
@@ -37,9 +37,11 @@ export class Claim {
     readonly leaseMs: number;
     readonly maxHoldMs: number;
     readonly placeMs: number;
-    readonly needs: Confirmations | undefined;
+    readonly needs: Confirmation | undefined;
     /** Not to be shown to anybody. */
     readonly #token = randomUUID();
+    /** What is known of the DONE. */
+    readonly #done: NonNullable<Confirmation['done']> = {};
     readonly #options: HoldOptions;
     readonly #prefix: string;
     readonly #grant: string;
@@ -56,7 +58,7 @@ export class Claim {
         this.leaseMs = Math.min(wholeMs('leaseMs', options.leaseMs ?? LEASE_MS), this.maxHoldMs);
         this.#options = options;
         this.marginOf(this.leaseMs);
-        this.needs = confirmationsOf(key, this.leaseMs, options);
+        this.needs = confirmationOf(key, this.leaseMs, options);
         this.placeMs = wholeMs('placeMs', options.placeMs ?? PLACE_MS, 1_000);
         [this.#prefix, this.#grant] = FAMILIES[family];
         const owner = options.owner ?? thisProcess();
@@ -75,7 +77,7 @@ export class Claim {
 
     /** An answer is overdue after this, also one that must be confirmed. */
     get answerMs(): number {
-        return ANSWER_MS + (this.needs?.ofGrant.withinMs ?? 0);
+        return ANSWER_MS + (this.needs?.withinMs ?? 0);
     }
 
     /** The request for the hold; `waiting` is its QUEUE or BLOCK, if it has one. */
@@ -86,20 +88,19 @@ export class Claim {
 
     /** Sends the request over a connection that all requests of the client share. */
     ask(waiting: string[]): Promise<Reply> {
-        return this.#send(this.request(waiting), this.needs?.ofGrant);
+        return this.#send(this.request(waiting), this.needs);
     }
 
     /** Renews over the connection of renewals, or where the request was sent. */
     renew(leaseMs: number, isBeside = true): Promise<Reply> {
         const words: Words = [`${this.#prefix}.RENEW`, this.key, this.#token, 'PX', String(leaseMs)];
-        const needs = this.needs?.ofGrant;
-        return isBeside ? this.requests.sendBeside(this.key, words, needs) : this.#send(words, needs);
+        return isBeside ? this.requests.sendBeside(this.key, words, this.needs) : this.#send(words, this.needs);
     }
 
     /** Sends what ends the hold: RELEASE, DONE or FAIL. */
     end(verb: string, words: string[]): Promise<Reply> {
         const command: Words = [`${this.#prefix}.${verb}`, this.key, this.#token, ...words];
-        return this.#send(command, verb === 'DONE' ? this.needs?.ofDone : undefined);
+        return this.#send(command, verb === 'DONE' && this.needs ? { ...this.needs, done: this.#done } : undefined);
     }
 
     info(): Promise<Reply> {

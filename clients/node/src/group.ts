@@ -66,10 +66,7 @@ export class Group {
 
     /** Says how many jobs the round has in all, 1 to 1000000. Resolves to how many are still owed. */
     async expect(jobs: number): Promise<number> {
-        const { library, requests } = clientOf(this.#client);
-        const send = () => requests.send(this.key, ['DWG.EXPECT', this.key, String(jobs)]);
-        const { answer } = await untilAnswered(library, this.key, send, RETRY_FOR_MS);
-        return Number(answer);
+        return Number(await clientOf(this.#client).requests.ask(this.key, ['DWG.EXPECT', this.key, String(jobs)]));
     }
 
     /**

@@ -1,4 +1,4 @@
-// Locks.
+// Locks and semaphores, and work under them.
 
 import { acquire } from './acquire.js';
 import { clientOf } from './client.js';
@@ -6,9 +6,8 @@ import { HoldLost } from './errors.js';
 import { Hold } from './hold.js';
 import type { Holds } from './all_of.js';
 import type { Client } from './libraries/library.js';
-import { checkNames, type LockOptions, minHold } from './options.js';
+import { checkNames, type LockOptions, minHold, option, type SemaphoreOptions } from './options.js';
 import { fieldsOf, type Holder, holdersOf } from './replies.js';
-import { RETRY_FOR_MS, untilAnswered } from './retry.js';
 
 /** Waits for a lock. Rejects with NotAcquired when `waitMs` is over. */
 export async function lock(client: Client, key: string, options: LockOptions = {}): Promise<Hold> {
@@ -26,11 +25,50 @@ lock.locked = async (client: Client, key: string): Promise<boolean> => {
 /** Resolves to who holds the lock, ten at most. It takes nothing. */
 lock.holders = async (client: Client, key: string): Promise<Holder[]> => holdersOf(await infoOf(client, 'DLOCK', key));
 
+/** Waits for permits of a semaphore, one if not told otherwise. */
+export async function semaphore(client: Client, key: string, options: SemaphoreOptions = {}): Promise<Hold> {
+    checkNames('semaphore', options);
+    return (await acquire(client, 'semaphore', key, options, wordsOf(options), Hold)) as Hold;
+}
+
+/** Resolves to how many permits are free; null if nobody has used the semaphore, so that the limit is not known. */
+semaphore.available = async (client: Client, key: string): Promise<number | null> => {
+    const { available = null } = await infoOf(client, 'DSEM', key);
+    return available === null ? null : Number(available);
+};
+
+/** Resolves to whether no permit is to be had now. It takes nothing. */
+semaphore.locked = async (client: Client, key: string): Promise<boolean> => {
+    const { state = 'open' } = await infoOf(client, 'DSEM', key);
+    return state !== 'open';
+};
+
+/** Resolves to who holds permits, ten at most. It takes nothing. */
+semaphore.holders = async (client: Client, key: string): Promise<Holder[]> => holdersOf(await infoOf(client, 'DSEM', key));
+
+function wordsOf({ limit, permits, lane, laneLimit, index = false, minHoldMs }: SemaphoreOptions): string[] {
+    if (lane !== undefined && typeof lane !== 'string') {
+        throw new TypeError(`lane must be a text, not ${String(lane)}`);
+    }
+    if (laneLimit !== undefined && lane === undefined) {
+        throw new TypeError(`laneLimit is the limit of a lane, and there is no lane for the ${laneLimit}`);
+    }
+    if (index && permits !== undefined && permits !== 1) {
+        throw new RangeError(`index is for one permit, not ${permits}`);
+    }
+    return [
+        ...option('LIMIT', limit),
+        ...option('PERMITS', permits),
+        ...option('LANE', lane),
+        ...option('LANELIMIT', laneLimit),
+        ...minHold({ minHoldMs }),
+        ...(index ? ['INDEX'] : []),
+    ];
+}
+
 /** Asks INFO about a key. Resolves to no fields if there is no such key. */
-export async function infoOf(client: Client, prefix: 'DLOCK' | 'DSEM', key: string): Promise<Record<string, unknown>> {
-    const { library, requests } = clientOf(client);
-    const { answer } = await untilAnswered(library, key, () => requests.send(key, [`${prefix}.INFO`, key]), RETRY_FOR_MS);
-    return fieldsOf(answer);
+async function infoOf(client: Client, prefix: 'DLOCK' | 'DSEM', key: string): Promise<Record<string, unknown>> {
+    return fieldsOf(await clientOf(client).requests.ask(key, [`${prefix}.INFO`, key]));
 }
 
 /**

@@ -9,7 +9,7 @@ import type { Moment } from './lease.js';
 import type { Client } from './libraries/library.js';
 import { type BeginOptions, checkNames, type KeepOptions, type OnceOptions, option } from './options.js';
 import { type Done, type Granted, outcomeOf } from './replies.js';
-import { isAnswer, RETRY_FOR_MS, untilAnswered } from './retry.js';
+import { isAnswer } from './retry.js';
 
 /** A reason is for people to read. The server takes much longer ones. */
 const REASON_BYTES = 1_000;
@@ -104,9 +104,7 @@ once.begin = async (client: Client, key: string, options: BeginOptions = {}): Pr
 
 /** Resolves to the result if the work is done, otherwise to null. It begins nothing. */
 once.get = async (client: Client, key: string): Promise<Omit<Done, 'kind'> | null> => {
-    const { library, requests } = clientOf(client);
-    const { answer } = await untilAnswered(library, key, () => requests.send(key, ['DONCE.GET', key]), RETRY_FOR_MS);
-    const found = outcomeOf(answer);
+    const found = outcomeOf(await clientOf(client).requests.ask(key, ['DONCE.GET', key]));
     return found.kind === 'done' ? { result: found.result, attempt: found.attempt } : null;
 };
 

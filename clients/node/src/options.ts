@@ -158,14 +158,8 @@ export function marginOf(leaseMs: number, { marginMs }: HoldOptions): number {
     return margin;
 }
 
-/** What must confirm a grant and a renewal, and a DONE. */
-export interface Confirmations {
-    ofGrant: Confirmation;
-    ofDone: Confirmation;
-}
-
 /** Returns what must confirm the answers of a hold; undefined if they count as they are. */
-export function confirmationsOf(key: string, leaseMs: number, options: HoldOptions): Confirmations | undefined {
+export function confirmationOf(key: string, leaseMs: number, options: HoldOptions): Confirmation | undefined {
     const { replicas, disk, withinMs } = options;
     if (replicas !== undefined && replicas !== 'all' && !(Number.isSafeInteger(replicas) && replicas >= 1)) {
         throw new RangeError(`replicas must be a whole number, 1 or more, or 'all', not ${String(replicas)}`);
@@ -180,6 +174,5 @@ export function confirmationsOf(key: string, leaseMs: number, options: HoldOptio
         }
         return undefined;
     }
-    const ofGrant = { key, replicas: replicas ?? 0, withinMs: within, isDisk: disk ?? false };
-    return { ofGrant, ofDone: { ...ofGrant, done: {} } };
+    return { key, replicas: replicas ?? 0, withinMs: within, isDisk: disk ?? false };
 }

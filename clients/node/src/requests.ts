@@ -10,7 +10,7 @@ import { NotConfirmed } from './errors.js';
 import type { Library, Words } from './libraries/library.js';
 import { type Confirmation, OwnConnection } from './line.js';
 import type { Reply } from './replies.js';
-import { ANSWER_MS, isAnswer, isElsewhere } from './retry.js';
+import { ANSWER_MS, isAnswer, isElsewhere, RETRY_FOR_MS, untilAnswered } from './retry.js';
 import { bounded } from './timing.js';
 
 /** A connection beside the client is kept so long for the next request. */
@@ -46,7 +46,13 @@ export class Requests {
         });
     }
 
-    /** The same beside the caller's client. What is sent in one turn is one pipeline, confirmed as a whole. */
+    /** Sends it until it is answered. */
+    async ask(key: string, words: Words): Promise<Reply> {
+        const { answer } = await untilAnswered(this.library, key, () => this.send(key, words), RETRY_FOR_MS);
+        return answer;
+    }
+
+    /** Sends it beside the caller's client. What is sent in one turn is one pipeline, confirmed as a whole. */
     sendBeside(key: string, words: Words, needs?: Confirmation): Promise<Reply> {
         if (this.library.isClosed) {
             this.close();
