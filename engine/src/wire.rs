@@ -8,31 +8,14 @@
 //!
 //! `version` and `family|MORE` are one byte each. The MORE bit says that the state continues in the next string; only
 //! saved states are split: see [`crate::saved`]. `check` is the CRC-32C of everything before it, in four bytes, the
-//! lowest first. A change is a byte for its kind, and then its fields:
+//! lowest first. A change is a byte for its kind, and then its fields. `wire/table.rs` has the number, the version and the
+//! fields of each kind, in the order of the bytes. What a row there does not show:
 //!
 //! ```text
 //! GRANT     0x80|flags [permits|index] fence granted lease [min-hold] [deadline token] [owner] [lane]
-//! RENEW     1  fence lease deadline
-//! END       2  fence how at
-//! LIMIT     3  limit
-//! PIN       4  option(limit)
-//! EXPECT    5  jobs at
-//! FINISH    6  keep-until
-//! VANISH    7
-//! LIMITS    8  option(limit) option(pinned) changes
-//! TALLY     9  option(limit) changes option(expected) done lapsed touched option(keep-until)
-//! FAIL      10 fence at reason
-//! COMPLETE  11 option(fence) completion
-//! GIVEUP    12
-//! RECORD    13 attempts touched reason-kind [reason] late completion-follows [completion]
-//! DELAY     14 option(until)                                                      (version 3)
-//! PAUSE     15 option(until)                                                      (version 3)
-//! UNHEARD   16 fence keep-ms                                                      (version 3)
-//! PLACE     17 claim number since lease keep-ms token option(owner)               (version 3)
-//! LEAVE     18 number                                                             (version 3)
-//! DISPLACED 19 token, or option(expected) done lapsed keep-until                    (version 4)
-//! PLACE     20 options [min-hold] [lane option(lane-limit)], and then as PLACE 17 (version 5)
-//! REST      21 fence how at                                                       (version 5)
+//! PLACE     17 claim number since lease keep-ms token option(owner)
+//! PLACE     20 options [min-hold] [lane option(lane-limit)], and then as PLACE 17
+//! DISPLACED 19 token, or option(expected) done lapsed keep-until
 //! ```
 //!
 //! - A number is LEB128 in as few bytes as possible. `option(n)` is 0 for nothing, otherwise `n + 1`.
@@ -68,6 +51,8 @@
 mod fields;
 mod forms;
 mod grants;
+#[cfg(test)]
+mod samples;
 mod table;
 mod unreadable;
 
@@ -78,6 +63,8 @@ use crate::types::{Family, MAX_RESULT_LEN};
 use fields::{Fields, Writer};
 
 pub use unreadable::{NEWEST, Unreadable, VERSION};
+#[cfg(test)]
+pub(crate) use {samples::Sample, table::samples};
 
 /// The longest packed string of a saved state: a record with the longest reason and result, and as many grants as
 /// [`super::saved`] puts into one string.

@@ -15,7 +15,7 @@ pub(super) trait Form<T> {
 }
 
 /// A number between two bounds, or such a number or nothing.
-pub(super) struct Number(u64, u64);
+pub(super) struct Number(pub(super) u64, pub(super) u64);
 
 pub(super) const FENCE: Number = Number(1, Fence::MAX.0);
 pub(super) const MOMENT: Number = Number(0, UnixMs::MAX.0);

@@ -1,4 +1,5 @@
-//! Every change with its number and its fields, in the order of the bytes. Reader and writer are made of one table.
+//! Every change with its number and its fields, in the order of the bytes. Reader and writer are made of one table, and the
+//! samples with which tests read, write and bend every change.
 
 use std::fmt;
 
@@ -7,12 +8,15 @@ use super::forms::{
     COUNT, Early, FENCE, Flagged, Form, How, LEASE, LIMIT, MOMENT, PINNED, Secret, Text, Why,
 };
 use super::grants::{FLAGS, GRANT, PlaceForm, options_of, read_grant, write_grant};
+#[cfg(test)]
+use super::samples::{self, Part, SAMPLES, Sample, Sampled};
 use super::unreadable::{NEWEST, Unreadable, VERSION};
 use crate::change::{Change, Completion, Displaced, End, FinishedRound, Limits, Record, Tally};
 use crate::types::Family;
 
 /// `number version VERB { field: form, ... } => variant of Change` for each change but GRANT, whose number has flags. A
-/// row with a condition stands before the one for all others of its variant.
+/// row with a condition stands before the one for all others of its variant. A field whose type is an `Option` is written
+/// as an option of its form.
 macro_rules! changes {
     ($(
         $kind:literal $version:literal $verb:ident { $($field:ident: $form:expr),* } => $variant:ident $of:tt
@@ -67,6 +71,20 @@ macro_rules! changes {
                     $(Change::$variant $of $(if $guard)? => $version,)*
                 }
             }
+        }
+
+        /// Returns samples of each change but GRANT, as far as keys of the family can have it.
+        #[cfg(test)]
+        #[allow(unused_variables, reason = "some changes have no fields")]
+        pub(crate) fn samples(family: Family) -> impl Iterator<Item = Sample> {
+            let rows: &[fn(Family, usize) -> Option<Sample>] = &[$(|family, n| {
+                $(let $field = $form.sample(family, n)?;)*
+                let parts: &[Part] = &[$($form.part(&$field, family)),*];
+                let malformed = samples::malformed(parts).into_iter();
+                let malformed = malformed.map(|fields| [&[$kind][..], &fields].concat());
+                Some(Sample { change: Change::$variant $of, malformed: malformed.collect() })
+            }),*];
+            rows.iter().flat_map(move |row| (0..SAMPLES).filter_map(move |n| row(family, n)))
         }
     };
 }
@@ -127,6 +145,20 @@ macro_rules! form_of {
                 $($form.write(writer, &value.$field);)*
             }
         }
+
+        #[cfg(test)]
+        impl Sampled<$type> for $name {
+            fn sample(&self, family: Family, n: usize) -> Option<$type> {
+                Some($type { $($field: $form.sample(family, n)?,)* })
+            }
+
+            fn refused(&self, family: Family) -> Vec<Vec<u8>> {
+                let parts = self.sample(family, 0).map(|value: $type| {
+                    [$($form.part(&value.$field, family)),*]
+                });
+                parts.map_or_else(Vec::new, |parts| samples::malformed(&parts))
+            }
+        }
     };
 }
 
@@ -183,6 +215,25 @@ impl Form<Displaced> for DisplacedForm {
         match displaced {
             Displaced::Late(token) => Secret.write(writer, token),
             Displaced::Round(round) => RoundForm.write(writer, round),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Sampled<Displaced> for DisplacedForm {
+    fn sample(&self, family: Family, n: usize) -> Option<Displaced> {
+        match family {
+            Family::Lock | Family::Semaphore => None,
+            Family::Once => Secret.sample(family, n).map(Displaced::Late),
+            Family::Group => RoundForm.sample(family, n).map(Displaced::Round),
+        }
+    }
+
+    fn refused(&self, family: Family) -> Vec<Vec<u8>> {
+        match family {
+            Family::Lock | Family::Semaphore => Vec::new(),
+            Family::Once => Secret.refused(family),
+            Family::Group => RoundForm.refused(family),
         }
     }
 }

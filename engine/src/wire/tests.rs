@@ -1,10 +1,9 @@
 //! The packed form byte by byte, and readers that get malformed input.
 
 use super::*;
-use crate::change::{Displaced, End, FinishedRound, KeptPlace, Limits, Tally};
+use crate::change::{Displaced, End, FinishedRound, KeptPlace};
 use crate::hold::{Grant, Rest};
 use crate::short_bytes::LaneName;
-use crate::state::families::once::{Completion, Reason, Record};
 use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Rank, Token, UnixMs};
 
 fn token(text: &[u8]) -> Token {
@@ -97,22 +96,9 @@ fn laned(change: Change, lane: &[u8], limit: Option<u32>) -> Change {
     }
 }
 
-/// Returns every kind of change, each with a family that it fits.
+/// Returns every kind of change, each with a family that it fits: the samples of the table, and more of those whose fields
+/// depend on flags.
 fn every_kind() -> Vec<(Family, Change)> {
-    let completion = |text: &[u8], result: Option<&[u8]>| Completion {
-        token: token(text),
-        result: result.map(Into::into),
-        keep_until: UnixMs(8),
-    };
-    let record = |reason, late: Option<&[u8]>, done| {
-        Change::Record(Record {
-            attempts: 2,
-            touched: UnixMs(3),
-            reason,
-            late: late.map(token),
-            done,
-        })
-    };
     let mut far = grant(Claim::Exclusive, UUID, None);
     if let Change::Grant(grant) = &mut far {
         grant.fence = Fence::MAX;
@@ -126,196 +112,43 @@ fn every_kind() -> Vec<(Family, Change)> {
         grant.granted = UnixMs::MAX;
         grant.deadline = UnixMs(0);
     }
+    let long_owner = Some(&[b'o'; 128][..]);
+    let permits = grant(Claim::Permits(MAX_PERMITS), &[b'x'; 128], long_owner);
+    let shared = grant(Claim::Shared, b"a b\r\n\0\xff", Some(b"\xffo"));
+    let in_lane = |claim| laned(grant(claim, b"t", Some(b"o")), &[b'l'; 128], None);
+    let kept = |claim, limit| laned(place(claim, b"t", Some(b"o"), None), b"l", limit);
+    let rests = |claim, ms| with_rest(claim, Rest::After(LeaseMs(ms)));
     let mut all = vec![
         (Family::Lock, grant(Claim::Exclusive, UUID, None)),
-        (
-            Family::Lock,
-            grant(Claim::Shared, b"a b\r\n\0\xff", Some(b"\xffo")),
-        ),
+        (Family::Lock, shared),
         (Family::Lock, far),
         (Family::Lock, near),
-        (
-            Family::Semaphore,
-            grant(
-                Claim::Permits(MAX_PERMITS),
-                &[b'x'; 128],
-                Some(&[b'o'; 128]),
-            ),
-        ),
+        (Family::Lock, rests(Claim::Shared, LeaseMs::MAX.0)),
+        (Family::Lock, with_rest(Claim::Exclusive, Rest::Now)),
+        (Family::Lock, place_with_min_hold(Claim::Shared)),
+        (Family::Semaphore, permits),
         (Family::Semaphore, grant(Claim::Indexed, UUID, Some(b"o"))),
         (Family::Semaphore, place(Claim::Indexed, b"t", None, None)),
-        (
-            Family::Lock,
-            with_rest(Claim::Shared, Rest::After(LeaseMs::MAX)),
-        ),
-        (Family::Lock, with_rest(Claim::Exclusive, Rest::Now)),
-        (
-            Family::Semaphore,
-            with_rest(Claim::Indexed, Rest::After(LeaseMs(1))),
-        ),
+        (Family::Semaphore, rests(Claim::Indexed, 1)),
         (Family::Semaphore, with_rest(Claim::Permits(2), Rest::Now)),
-        (Family::Lock, place_with_min_hold(Claim::Shared)),
         (Family::Semaphore, place_with_min_hold(Claim::Indexed)),
-        (
-            Family::Lock,
-            Change::Rest {
-                fence: Fence::MAX,
-                how: End::Disconnected,
-                at: UnixMs::MAX,
-            },
-        ),
+        (Family::Semaphore, in_lane(Claim::Indexed)),
+        (Family::Semaphore, in_lane(Claim::Permits(2))),
         (
             Family::Semaphore,
-            laned(grant(Claim::Indexed, UUID, None), b"l", None),
+            kept(Claim::Permits(2), Some(MAX_PERMITS)),
         ),
-        (
-            Family::Semaphore,
-            laned(
-                grant(Claim::Permits(2), b"t", Some(b"o")),
-                &[b'l'; 128],
-                None,
-            ),
-        ),
-        (
-            Family::Semaphore,
-            laned(
-                place(Claim::Permits(2), b"t", Some(b"o"), None),
-                b"l",
-                Some(MAX_PERMITS),
-            ),
-        ),
-        (
-            Family::Semaphore,
-            laned(place(Claim::Indexed, UUID, None, None), b"l", None),
-        ),
+        (Family::Semaphore, kept(Claim::Indexed, None)),
         (Family::Group, grant(Claim::Member, b"m", None)),
         (Family::Once, grant(Claim::Run, UUID, Some(b"host"))),
-        (
-            Family::Lock,
-            Change::Renew {
-                fence: Fence::MAX,
-                lease: LeaseMs::MAX,
-                deadline: UnixMs::MAX,
-            },
-        ),
-        (Family::Semaphore, Change::Limit(1)),
-        (Family::Semaphore, Change::Pin(Some(0))),
-        (Family::Semaphore, Change::Pin(None)),
-        (
-            Family::Group,
-            Change::Expect {
-                jobs: MAX_PERMITS,
-                at: UnixMs(1),
-            },
-        ),
-        (
-            Family::Group,
-            Change::Finish {
-                keep_until: UnixMs(2),
-            },
-        ),
-        (Family::Lock, Change::Vanish),
-        (
-            Family::Semaphore,
-            Change::Limits(Limits {
-                limit: Some(3),
-                pinned: None,
-                changes: u64::MAX,
-            }),
-        ),
-        (
-            Family::Group,
-            Change::Tally(Tally {
-                limit: None,
-                limit_changes: 1,
-                expected: Some(2),
-                done: 3,
-                lapsed: u64::MAX,
-                touched: UnixMs(5),
-                finished: Some(UnixMs(6)),
-            }),
-        ),
-        (
-            Family::Once,
-            Change::Fail {
-                fence: Fence(1),
-                at: UnixMs(2),
-                reason: b"".as_slice().into(),
-            },
-        ),
-        (
-            Family::Once,
-            Change::Complete {
-                fence: Some(Fence(1)),
-                done: completion(UUID, None),
-            },
-        ),
-        (
-            Family::Once,
-            Change::Complete {
-                fence: None,
-                done: completion(b"t", Some(b"")),
-            },
-        ),
-        (Family::Once, Change::GiveUp),
-        (Family::Once, delay(Some(7))),
-        (Family::Once, delay(Some(UnixMs::MAX.0))),
-        (Family::Once, delay(None)),
-        (Family::Lock, Change::Pause { until: None }),
-        (
-            Family::Group,
-            Change::Pause {
-                until: Some(UnixMs::MAX),
-            },
-        ),
-        (Family::Once, record(None, None, None)),
-        (Family::Once, record(Some(Reason::Lapsed), Some(UUID), None)),
-        (
-            Family::Once,
-            record(
-                Some(Reason::Revoked),
-                None,
-                Some(completion(b"t", Some(&[b'r'; 300]))),
-            ),
-        ),
-        (
-            Family::Once,
-            record(
-                Some(Reason::Given(b"no disk".as_slice().into())),
-                None,
-                Some(completion(UUID, None)),
-            ),
-        ),
     ];
-    let (fence, number) = (Fence(9), Fence::MAX);
-    all.extend([
-        (Family::Lock, Change::Unheard { fence, keep_ms: 1 }),
-        (Family::Lock, Change::Leave { rank: Rank(number) }),
-        (Family::Lock, place(Claim::Exclusive, UUID, None, None)),
-        (Family::Lock, place(Claim::Shared, b"t", Some(b"o"), None)),
-        (
-            Family::Semaphore,
-            place(Claim::Permits(MAX_PERMITS), &[b'x'; 128], None, None),
-        ),
-        (
-            Family::Group,
-            place(Claim::Member, UUID, Some(&[b'o'; 128]), None),
-        ),
-        (Family::Once, place(Claim::Run, b"t", None, None)),
-        (Family::Once, place(Claim::Run, UUID, None, Some(u32::MAX))),
-        (Family::Once, displaced_late(b"t")),
-        (Family::Once, displaced_late(UUID)),
-        (Family::Group, displaced_round(None)),
-        (Family::Group, displaced_round(Some(MAX_PERMITS))),
-    ]);
-    all.extend(End::ALL.map(|(how, _)| {
-        let end = Change::End {
-            fence: Fence(1_700_000_000_000_123),
-            how,
-            at: UnixMs(0),
-        };
-        (Family::Lock, end)
-    }));
+    for family in Family::ALL {
+        for Sample { change, .. } in samples(family) {
+            if !all.contains(&(family, change.clone())) {
+                all.push((family, change));
+            }
+        }
+    }
     all
 }
 
@@ -538,6 +371,27 @@ fn unknown_version_family_and_kind_are_named() {
     );
 }
 
+/// One field at a time: below and above its bounds, of no kind, or in a longer form. In strings of all versions, because
+/// the version of an END depends on its field.
+#[test]
+fn malformed_field_of_any_change_is_refused() {
+    for family in Family::ALL {
+        for Sample { change, malformed } in samples(family) {
+            let strings = malformed.iter().flat_map(|bytes| {
+                let head = |version| [version, family.number()];
+                (VERSION..=NEWEST).map(move |version| [&head(version)[..], bytes].concat())
+            });
+            for string in strings {
+                let read = unpacked(&sealed(&string));
+                let is_refused =
+                    matches!(read, Err(Unreadable::Field { verb, .. }) if verb == change.verb());
+                assert!(is_refused, "{change:?}, {string:?}: {read:?}");
+            }
+        }
+    }
+}
+
+/// Each bound in figures, at one change that has it, and what depends on flags or on the family.
 #[test]
 fn fields_out_of_bounds_and_longer_forms_are_refused() {
     let million_and_two: &[u8] = &[0xc2, 0x84, 0x3d];
@@ -547,8 +401,6 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         ("LIMIT of a longer form", 1, vec![3, 0x81, 0]),
         ("LIMIT 1000002", 1, [&[3], million_and_two].concat()),
         ("PIN 1000001", 1, [&[4], million_and_two].concat()),
-        ("EXPECT 0", 2, vec![5, 0, 1]),
-        ("LIMITS 0", 1, vec![8, 1, 0, 0]),
         (
             "a number of 65 bits",
             1,
@@ -578,7 +430,6 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         ),
         ("END of no kind", 0, vec![2, 1, 7, 1]),
         ("END of a rest", 0, vec![2, 1, 6, 1]),
-        ("COMPLETE of fence 0", 3, vec![11, 1, 8, 1, b't', 0]),
         ("RECORD with a reason 4", 3, vec![13, 1, 1, 4, 0, 0]),
         ("RECORD that is late twice", 3, vec![13, 1, 1, 0, 2, 0]),
         (
@@ -617,9 +468,6 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         ),
     ];
     let later: &[(&str, u8, Vec<u8>)] = &[
-        ("UNHEARD of fence 0", 0, vec![16, 0, 1]),
-        ("UNHEARD for no time", 0, vec![16, 1, 0]),
-        ("LEAVE of number 0", 0, vec![18, 0]),
         ("PLACE of claim 2", 0, vec![17, 2, 1, 0, 1, 1, 1, b't', 0]),
         ("PLACE of 0 permits", 1, vec![17, 0, 1, 0, 1, 1, 1, b't', 0]),
         (
@@ -646,12 +494,6 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         ("DISPLACED of a lock", 0, vec![19, 1, b't']),
         ("DISPLACED of a semaphore", 1, vec![19, 0, 1, 0, 1]),
         ("DISPLACED of an empty token", 3, vec![19, 1]),
-        (
-            "DISPLACED UUID as a text",
-            3,
-            [&[19, 36][..], UUID].concat(),
-        ),
-        ("DISPLACED total of 0", 2, vec![19, 1, 1, 0, 1]),
         ("DISPLACED without a moment", 2, vec![19, 0, 1, 0]),
     ];
     let indexed: &[(&str, u8, Vec<u8>)] = &[
@@ -688,10 +530,7 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
             vec![0xb0, 1, 0, 1, 1, 0, 1, b't'],
         ),
         ("GRANT of a run that rests", 3, vec![0xa0, 1, 0, 1]),
-        ("REST that was revoked", 0, vec![21, 1, 3, 1]),
-        ("REST of a rest", 0, vec![21, 1, 6, 1]),
         ("REST of a member", 2, vec![21, 1, 0, 1]),
-        ("END of a member's rest", 2, vec![2, 1, 6, 1]),
         ("END that is no rest", 0, vec![2, 1, 0, 1]),
         (
             "PLACE of no option",
