@@ -39,7 +39,7 @@ const TOKEN_TEXT: Kind = Kind::Text(TextSpec {
 pub(super) const FENCE: Arg = Arg::positional(
     "fence",
     "a fence",
-    Kind::Integer(IntegerSpec::new(Number::Fence, "", 1, Fence::MAX.0)),
+    Kind::Integer(IntegerSpec::new(Number::Required, "", 1, Fence::MAX.0)),
 )
 .means("The public number of the hold or of the kept place, as INFO shows it.");
 
@@ -47,7 +47,7 @@ pub(super) const PAUSE_MS: Arg = Arg::positional(
     "milliseconds",
     "the pause",
     Kind::Integer(IntegerSpec::new(
-        Number::PauseMs,
+        Number::Required,
         "milliseconds",
         0,
         MAX_PAUSE_MS,
@@ -58,7 +58,7 @@ pub(super) const PAUSE_MS: Arg = Arg::positional(
 pub(super) const JOBS: Arg = Arg::positional(
     "jobs",
     "the total",
-    Kind::Integer(number(Number::Jobs, "jobs", 1)),
+    Kind::Integer(number(Number::Required, "jobs", 1)),
 )
 .means("How many jobs the round has in all.");
 

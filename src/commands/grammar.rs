@@ -90,19 +90,18 @@ impl BoundSetting {
 /// The numbers that a request can have: an index into [`Parsed`](super::row::Parsed)'s numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Number {
+    /// The one that a command requires, such as the fence of REVOKE: it is there. No command requires two.
+    Required,
     /// Milliseconds: a lease, or how long a result is kept.
     Duration,
     BlockMs,
     QueueMs,
     DelayMs,
-    PauseMs,
     MinHoldMs,
     Limit,
     Permits,
     LaneLimit,
     Attempts,
-    Jobs,
-    Fence,
     Count,
 }
 

@@ -104,8 +104,8 @@ pub(super) const EXPECT: Row = Row {
 };
 
 fn expect(call: &Call<'_>) -> CommandResult {
-    // The parser has made sure that there is a number of jobs.
-    let jobs = call.parsed.number_u32(Number::Jobs).unwrap_or_default();
+    let jobs = call.parsed.required_number();
+    let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
     let owed = run(call.ctx, &call.key, |visit| visit.expect(jobs))??;
     call.ctx.integer(count(owed));
     Ok(())

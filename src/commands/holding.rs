@@ -123,8 +123,7 @@ pub(super) const fn revoke(family: Family) -> Row {
         },
         args: &[KEY, FENCE],
         run: Run::OnKey(family, |call| {
-            // The parser has made sure that there is a fence.
-            let fence = Fence(call.parsed.number(Number::Fence).unwrap_or_default());
+            let fence = Fence(call.parsed.required_number());
             let revoked = run(call.ctx, &call.key, |visit| {
                 visit.revoke(call.family, fence)
             });
@@ -152,8 +151,7 @@ pub(super) const fn pause(family: Family) -> Row {
         },
         args: &[KEY, PAUSE_MS],
         run: Run::OnKey(family, |call| {
-            // The parser has made sure that there is a duration.
-            let ms = call.parsed.number(Number::PauseMs).unwrap_or_default();
+            let ms = call.parsed.required_number();
             let left_ms = run(call.ctx, &call.key, |visit| visit.pause(call.family, ms));
             call.ctx.integer(count(left_ms??));
             Ok(())

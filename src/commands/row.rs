@@ -113,6 +113,11 @@ impl<'a> Parsed<'a> {
         was_given.then(|| self.numbers[number as usize])
     }
 
+    /// The number of a command that requires one: the parser has made sure that there is one.
+    pub(super) fn required_number(&self) -> u64 {
+        self.numbers[Number::Required as usize]
+    }
+
     /// [`number`](Self::number) for numbers whose bounds fit 32 bits.
     pub(super) fn number_u32(&self, number: Number) -> Option<u32> {
         self.number(number)
