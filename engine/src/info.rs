@@ -53,17 +53,15 @@ pub enum Particulars {
         resting: u64,
     },
     Group(Tally),
-    Once {
-        record: Record,
-        /// How long no run may begin yet, by the wall clock; 0 without a delay.
-        delay_left_ms: u64,
-    },
+    Once(Record),
 }
 
 pub struct Info<'e> {
     pub particulars: Particulars,
-    /// What is left of a pause, by the wall clock; 0 if there is none.
-    pub paused_ms: u64,
+    /// What the key keeps: see [`Info::left_ms`].
+    pub body: &'e Body,
+    /// The wall clock.
+    pub now: UnixMs,
     /// With those that rest.
     pub holders: usize,
     /// How many of the holders rest.
@@ -108,6 +106,13 @@ pub struct Contended<'e> {
     pub longest_ms: u64,
 }
 
+impl Info<'_> {
+    /// Returns what is left until this moment of the body; 0 if it has none.
+    pub fn left_ms(&self, until: Option<UnixMs>) -> u64 {
+        until.map_or(0, |until| until.ms_left(self.now))
+    }
+}
+
 impl<'e> Look<'e> {
     /// Returns the key with its first `count` holders and waiters; `None` for an absent key.
     ///
@@ -118,7 +123,6 @@ impl<'e> Look<'e> {
         let Some(body) = self.body_of(family)? else {
             return Ok(None);
         };
-        let left_ms = |until: Option<UnixMs>| until.map_or(0, |until| until.ms_left(now.unix()));
         let particulars = match body.value() {
             Value::Lock(_) => Particulars::Lock,
             Value::Semaphore(semaphore) => Particulars::Semaphore {
@@ -126,17 +130,15 @@ impl<'e> Look<'e> {
                 available: semaphore.available(),
                 resting: body.holds().resting().1,
             },
-            Value::Once(once) => Particulars::Once {
-                record: once.record(),
-                delay_left_ms: left_ms(body.delayed_until()),
-            },
+            Value::Once(once) => Particulars::Once(once.record()),
             Value::Group(group) => Particulars::Group(group.tally),
         };
         let first_holders = body.holds().iter().take(count);
         let first_holders = first_holders.map(|hold| engine.hold_info(hold, now));
         Ok(Some(Info {
             particulars,
-            paused_ms: left_ms(body.paused_until()),
+            body,
+            now: now.unix(),
             holders: body.holds().len(),
             resting: body.holds().resting().0,
             first_holders: first_holders.collect(),

@@ -72,7 +72,7 @@ pub use engine::Engine;
 pub use queue::place::{Request, Standing};
 pub use settings::Settings;
 pub use short_bytes::LaneName;
-pub use state::{Body, State, families};
+pub use state::{Body, MAX_PAUSE_MS, State, families};
 pub use store::slab::StateId;
 pub use term::fences::{Announcement, Beginning, Fences};
 pub use types::Family;

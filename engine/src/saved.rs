@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::change::{Change, KeptPlace, Misfit};
 use crate::hold::Hold;
-use crate::state::Body;
+use crate::state::{Body, Part};
 use crate::types::{Family, Fence, Token};
 use crate::wire::{self, Unreadable};
 
@@ -78,8 +78,8 @@ pub struct Assembly {
     holds: Vec<Hold>,
     places: Vec<KeptPlace>,
     tokens: BTreeSet<Token>,
-    /// The kind of the last change, as a number, and its fence or rank.
-    last: (u8, Fence),
+    /// The part of the last change, and its fence or rank.
+    last: Option<(Part, Fence)>,
     /// Whether the change of [`Body::scalars`] was added already, if the family has one.
     has_scalars: bool,
 }
@@ -91,7 +91,7 @@ impl Assembly {
             holds: Vec::new(),
             places: Vec::new(),
             tokens: BTreeSet::new(),
-            last: (0, Fence(0)),
+            last: None,
             has_scalars: family == Family::Lock,
         }
     }
@@ -146,28 +146,20 @@ impl Assembly {
         loaded.map_err(|misfit| Unsound::Misfit { verb, misfit })
     }
 
-    /// Whether the change may come next, by the order of [`Body::as_changes`]. The kinds of changes follow each other,
-    /// and within a kind fences and ranks rise.
+    /// Whether the change may come next: the parts follow each other, and within a part fences and ranks rise.
     fn is_next(&mut self, change: &Change) -> bool {
-        let scalars = match self.body.family() {
-            Family::Semaphore => 1,
-            Family::Group | Family::Once => 3,
-            // The state refuses them, wherever they are.
-            Family::Lock => u8::MAX,
+        let Some(part) = Part::of(change) else {
+            return false;
         };
-        let order = match change {
-            Change::Limits(_) | Change::Tally(_) | Change::Record(_) => (scalars, Fence(0)),
-            Change::Grant(grant) => (2, grant.fence),
-            Change::Delay { until: Some(_) } => (4, Fence(0)),
-            Change::Pause { until: Some(_) } => (5, Fence(0)),
-            Change::Unheard { fence, .. } => (6, *fence),
-            Change::Displaced(_) => (7, Fence(0)),
-            Change::Place(place) => (8, place.rank.0),
-            _ => return false,
+        let number = match change {
+            Change::Place(place) => place.rank.0,
+            change => change.fence().unwrap_or_default(),
         };
+        let scalars = Part::with_scalars(self.body.family());
+        let order = Some((part, number));
         let is_behind = order > std::mem::replace(&mut self.last, order);
-        self.has_scalars |= order.0 == scalars;
-        is_behind && (order.0 <= scalars || self.has_scalars)
+        self.has_scalars |= part == scalars;
+        is_behind && (part <= scalars || self.has_scalars)
     }
 
     /// Returns the state. Call it when the last string has been added.

@@ -239,8 +239,6 @@ pub const MAX_PERMITS: u32 = 1_000_000;
 pub const MIN_QUEUE_MS: u64 = 1_000;
 /// See [`MIN_QUEUE_MS`].
 pub const MAX_QUEUE_MS: u64 = 60_000;
-/// The longest pause, in milliseconds: thirty days.
-pub const MAX_PAUSE_MS: u64 = 2_592_000_000;
 /// The longest time for which a result is kept that does not stay until it is removed, in milliseconds: ten years.
 pub const MAX_KEEP_MS: u64 = 315_360_000_000;
 /// The longest result and reason that any setting can allow, in bytes.

@@ -1,9 +1,9 @@
 //! All arguments of all commands, each written once. Rows of the table refer to them.
 
 use super::grammar::{Arg, BoundSetting, Flag, IntegerSpec, Kind, Max, Number, Text, TextSpec};
+use dsync_engine::MAX_PAUSE_MS;
 use dsync_engine::types::{
-    Fence, MAX_KEEP_MS, MAX_LANE_LEN, MAX_OWNER_LEN, MAX_PAUSE_MS, MAX_PERMITS, MAX_QUEUE_MS,
-    MIN_QUEUE_MS, Token,
+    Fence, MAX_KEEP_MS, MAX_LANE_LEN, MAX_OWNER_LEN, MAX_PERMITS, MAX_QUEUE_MS, MIN_QUEUE_MS, Token,
 };
 
 /// The longest BLOCK, in milliseconds. A longer one could overflow when it is added to a moment.

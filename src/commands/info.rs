@@ -5,8 +5,8 @@
 //! are there `lane`, `lanes` and `first-lanes`. In RESP2 each map is a flat array of names and values. Times are
 //! durations up to now, in milliseconds.
 //!
-//! [`of_key`], [`of_hold`] and [`of_waiter`] are the table of the fields: a new one is a row there, and on the page
-//! docs/commands/info.md, which a test compares with the replies.
+//! [`of_key`], [`of_hold`] and [`of_waiter`] are the table of the fields: a new one is a row there, which reads what the
+//! key keeps, and on the page docs/commands/info.md, which a test compares with the replies.
 
 use std::borrow::Cow;
 
@@ -43,9 +43,9 @@ fn of_key<'a>(info: &'a Info<'a>) -> Vec<Field<'a>> {
     let (family, state) = state(info);
     let waiters = Some(&info.waiters).filter(|_| info.knows_waiters);
     let mut fields = vec![("type", Word(type_name(family))), ("state", Word(state))];
-    fields.extend(of_family(&info.particulars));
+    fields.extend(of_family(info));
     fields.extend([
-        ("paused-ms", Number(info.paused_ms)),
+        ("paused-ms", Number(info.left_ms(info.body.paused_until()))),
         ("holders", Number(info.holders as u64)),
         ("waiters", Known(waiters.map(|all| all.count as u64))),
         ("longest-wait-ms", Known(waiters.map(|all| all.longest_ms))),
@@ -63,7 +63,7 @@ fn of_key<'a>(info: &'a Info<'a>) -> Vec<Field<'a>> {
 }
 
 fn state(info: &Info<'_>) -> (Family, &'static str) {
-    let is_paused = info.paused_ms > 0;
+    let is_paused = info.left_ms(info.body.paused_until()) > 0;
     match &info.particulars {
         Particulars::Lock => {
             let state = match info.first_holders.first().map(|hold| hold.claim) {
@@ -95,10 +95,8 @@ fn state(info: &Info<'_>) -> (Family, &'static str) {
             };
             (Family::Group, state)
         }
-        Particulars::Once {
-            record,
-            delay_left_ms,
-        } => {
+        Particulars::Once(record) => {
+            let delay_left_ms = info.left_ms(info.body.delayed_until());
             let state = match (&record.done, info.holders, delay_left_ms) {
                 (Some(_), _, _) => "done",
                 _ if is_paused => "paused",
@@ -112,10 +110,10 @@ fn state(info: &Info<'_>) -> (Family, &'static str) {
 }
 
 /// What only this family shows.
-fn of_family<'a>(particulars: &Particulars) -> Vec<Field<'a>> {
+fn of_family<'a>(info: &Info<'a>) -> Vec<Field<'a>> {
     let limit = |limit: Option<u32>| OrNull(limit.map(u64::from));
     let moment = |at: UnixMs| Some(at.0).filter(|_| at != UnixMs::NEVER);
-    match particulars {
+    match &info.particulars {
         Particulars::Lock => vec![],
         Particulars::Semaphore {
             limits,
@@ -143,10 +141,7 @@ fn of_family<'a>(particulars: &Particulars) -> Vec<Field<'a>> {
                 OrNull(tally.finished.and_then(moment)),
             ),
         ],
-        Particulars::Once {
-            record,
-            delay_left_ms,
-        } => {
+        Particulars::Once(record) => {
             let reason = record.reason.as_ref().map(Reason::text);
             let done = record.done.as_ref();
             let result = done.and_then(|done| done.result.as_deref());
@@ -154,7 +149,10 @@ fn of_family<'a>(particulars: &Particulars) -> Vec<Field<'a>> {
             vec![
                 ("attempts", Number(record.attempts)),
                 ("last-reason", Text(reason.map(|text| text.to_vec().into()))),
-                ("delay-left-ms", Number(*delay_left_ms)),
+                (
+                    "delay-left-ms",
+                    Number(info.left_ms(info.body.delayed_until())),
+                ),
                 (
                     "result-bytes",
                     OrNull(result.map(|bytes| bytes.len() as u64)),

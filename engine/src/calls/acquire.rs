@@ -122,7 +122,7 @@ impl Visit<'_> {
         let may_refuse = is_quiet && self.overdue_hold().is_none();
         self.body().filter(|_| may_refuse).is_some_and(|body| {
             let is_lock = body.family() == Family::Lock && claim.family() == Family::Lock;
-            let is_open = is_lock && body.paused_until().is_none();
+            let is_open = is_lock && body.opens_at().is_none();
             is_open && matches!(body.admission(claim, None, None), Admission::Later)
         })
     }

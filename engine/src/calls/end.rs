@@ -104,20 +104,17 @@ impl Visit<'_> {
         holds.get(fence).filter(|_| due <= self.now.lease)
     }
 
-    /// Ends the delay and the pause of this key, each if its time is up.
+    /// Ends what closes this key, each if its time is up.
     pub(crate) fn open_due(&mut self) {
         let Some(body) = self.body().filter(|body| body.opens_at().is_some()) else {
             return;
         };
-        let has_come = |at: Option<UnixMs>| at.is_some_and(|at| at.has_come(self.now.unix()));
-        let delay_is_over = has_come(body.delayed_until());
-        let pause_is_over = has_come(body.paused_until());
-        // Replicas get each end as a change too, so that they hold what this server holds.
-        if delay_is_over {
-            let _ = self.decide(Change::Delay { until: None });
-        }
-        if pause_is_over {
-            let _ = self.decide(Change::Pause { until: None });
+        let (closings, now) = (body.closings(), self.now.unix());
+        for closing in closings {
+            // Replicas get each end as a change too, so that they hold what this server holds.
+            if closing.until.has_come(now) {
+                let _ = self.decide((closing.change)(None));
+            }
         }
     }
 }

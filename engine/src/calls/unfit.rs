@@ -12,10 +12,9 @@ use crate::answer::FullQueue;
 use crate::change::{Change, Displaced, Reason};
 use crate::engine::Engine;
 use crate::saved::Loaded;
+use crate::state::Closing;
 use crate::term::fences::AHEAD_US;
-use crate::types::{
-    Db, LeaseMs, MAX_KEEP_MS, MAX_PAUSE_MS, MAX_QUEUE_MS, MIN_QUEUE_MS, Now, UnixMs,
-};
+use crate::types::{Db, LeaseMs, MAX_KEEP_MS, MAX_QUEUE_MS, MIN_QUEUE_MS, Now, UnixMs};
 
 /// How far the clocks of two servers may differ.
 const CLOCKS_DIFFER_MS: u64 = 86_400_000;
@@ -40,10 +39,13 @@ pub enum Unfit {
     Lease(u64, u64),
     #[error("it has a MINHOLD of {0} ms, and dsync.max-lease-ms is {1}")]
     MinHold(u64, u64),
-    #[error("its pause lasts {0} ms more, and PAUSE allows {1}, {DAY}")]
-    Pause(u64, u64),
-    #[error("its delay lasts {0} ms more, and dsync.max-lease-ms is {1}, {DAY}")]
-    Delay(u64, u64),
+    #[error("its {name} lasts {left_ms} ms more, and {bound} {max}, {DAY}")]
+    Closed {
+        name: &'static str,
+        left_ms: u64,
+        bound: &'static str,
+        max: u64,
+    },
     #[error("its result or tally is kept for {0} ms more, and {1} is the longest, {DAY}")]
     Kept(u64, u64),
     #[error("its result or reason has {0} bytes, and dsync.max-result-bytes is {1}")]
@@ -51,9 +53,6 @@ pub enum Unfit {
     #[error("there is no room for its {places} kept places: {}", bound_of(*full))]
     ManyPlaces { places: u64, full: FullQueue },
 }
-
-/// One of those with two numbers.
-type Beyond = fn(u64, u64) -> Unfit;
 
 fn bound_of(full: FullQueue) -> String {
     match full {
@@ -80,6 +79,8 @@ impl Engine {
         let places = loaded.places.iter().cloned().map(Change::Place);
         let mut changes = loaded.body.as_changes().chain(places);
         changes.try_for_each(|change| self.check_change(&change, now))?;
+        let mut closings = loaded.body.closings().into_iter();
+        closings.try_for_each(|closing| self.check_closing(&closing, now))?;
         // Places come only to a name without kept places: see `adopt_places_of`.
         let places = loaded.places.len() as u64;
         if places == 0 || self.queues.find_kept(db, name).is_some() {
@@ -105,10 +106,6 @@ impl Engine {
                 check_place(place.keep_ms)?;
                 self.check_moment(place.since, now)
             }
-            Change::Pause { until: Some(end) } => check_end(*end, now, MAX_PAUSE_MS, Unfit::Pause),
-            Change::Delay { until: Some(end) } => {
-                check_end(*end, now, self.settings.max_lease_ms, Unfit::Delay)
-            }
             Change::Tally(tally) => {
                 self.check_moment(tally.touched, now)?;
                 let finished = tally.finished.unwrap_or_default();
@@ -133,6 +130,16 @@ impl Engine {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_closing(&self, closing: &Closing, now: Now) -> Result<(), Unfit> {
+        let (name, (bound, max_ms)) = (closing.name, (closing.longest)(&self.settings));
+        check_end(closing.until, now, max_ms, |left_ms, max| Unfit::Closed {
+            name,
+            left_ms,
+            bound,
+            max,
+        })
     }
 
     fn check_lease(&self, lease: LeaseMs) -> Result<(), Unfit> {
@@ -167,12 +174,23 @@ fn check_place(keep_ms: u32) -> Result<(), Unfit> {
     }
 }
 
-fn check_end(end: UnixMs, now: Now, max_ms: u64, unfit: Beyond) -> Result<(), Unfit> {
+/// Checks that no more than `max_ms` is left until the end. `unfit` gets what is left, and `max_ms`.
+fn check_end(
+    end: UnixMs,
+    now: Now,
+    max_ms: u64,
+    unfit: impl FnOnce(u64, u64) -> Unfit,
+) -> Result<(), Unfit> {
     let left_ms = end.ms_left(now.unix());
     at_most(max_ms, CLOCKS_DIFFER_MS, left_ms, unfit)
 }
 
-fn at_most(max: u64, slack: u64, value: u64, unfit: Beyond) -> Result<(), Unfit> {
+fn at_most(
+    max: u64,
+    slack: u64,
+    value: u64,
+    unfit: impl FnOnce(u64, u64) -> Unfit,
+) -> Result<(), Unfit> {
     match value > max.saturating_add(slack) {
         true => Err(unfit(value, max)),
         false => Ok(()),

@@ -1,41 +1,13 @@
-//! The only functions that change what servers share of a state.
-//!
-//! The server that decides and its replicas both use [`Body::apply`], so their states are equal. `apply` checks every
-//! change, because it may come from a file. The changes that only some families have are applied in `families`.
+//! The changes of holds, which all families have. Each is checked, because it may come from a file. Those that only some
+//! families have are applied in `families`.
 
-use super::body::{Body, Value, of_family};
 use super::families::policy::Policy;
 use super::hold_set::HoldSet;
 use crate::change::{Change, Misfit};
 use crate::hold::Hold;
 
-impl Body {
-    /// Applies one change. Returns the hold that it ended, if any.
-    ///
-    /// # Errors
-    /// If the change does not fit. Then nothing has changed.
-    pub fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
-        match change {
-            Change::Pause { until } => self.pause(*until),
-            // The engine removes the state, or changes the queue; there is nothing to change here.
-            Change::Vanish | Change::Place(_) | Change::Leave { .. } => {}
-            _ => return of_family!(self.value_mut(), family => family.apply(change)),
-        }
-        Ok(None)
-    }
-
-    /// Adds the holds of a saved state, which has none yet, in the order of their fences. It builds each tree from sorted
-    /// entries, which is much faster than to insert each hold into three trees.
-    ///
-    /// # Errors
-    /// As [`Body::apply`] for the grants of these holds.
-    pub fn load(&mut self, holds: Vec<Hold>) -> Result<(), Misfit> {
-        of_family!(self.value_mut(), family => family.load(holds))
-    }
-}
-
-/// The changes of holds, which all families have.
-trait Apply: Policy {
+/// What [`Body`](super::Body) asks of the value of a family.
+pub(super) trait Apply: Policy {
     fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
         match change {
             Change::Grant(grant) => {

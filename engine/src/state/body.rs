@@ -1,12 +1,17 @@
-//! The state of one key: what all families have, and what the rules of its own need to know. But for a pause, this file
-//! only reads it. It asks the [`Policy`] of the family at one place.
+//! The state of one key. What all families have beside their holds, such as a pause, is here whole: the field, the change
+//! that sets it, what follows from it, and how it is saved. For the rest this file asks the [`Policy`] of the family.
+//!
+//! [`Body::apply`] and [`Body::load`] are the only functions that change what servers share of a state. The server that
+//! decides and its replicas both use them, so their states are equal.
 
 use std::mem::{replace, take};
 
 use crate::address::Address;
 use crate::change::{Change, Displaced, Limits, Misfit, Record, Tally};
 use crate::heap;
+use crate::hold::Hold;
 use crate::settings::Settings;
+use crate::state::apply::Apply;
 use crate::state::families::group::WaitGroup;
 use crate::state::families::lock::Lock;
 use crate::state::families::once::Once;
@@ -65,7 +70,58 @@ macro_rules! of_family {
         }
     };
 }
-pub(super) use of_family;
+
+/// The longest pause, in milliseconds: thirty days.
+pub const MAX_PAUSE_MS: u64 = 2_592_000_000;
+
+/// What closes a key until a moment of the wall clock.
+pub(crate) struct Closing {
+    pub(crate) name: &'static str,
+    pub(crate) until: UnixMs,
+    /// Makes the change that sets the moment. Without one, that change opens the key.
+    pub(crate) change: fn(Option<UnixMs>) -> Change,
+    /// Returns the longest that a command allows, in milliseconds, behind the words for that bound.
+    pub(crate) longest: fn(&Settings) -> (&'static str, u64),
+}
+
+/// The parts of a saved state, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Limits,
+    Holds,
+    Scalars,
+    Delay,
+    Pause,
+    Unheard,
+    Displaced,
+    /// The kept places of the name.
+    Places,
+}
+
+impl Part {
+    /// Returns the part that the change is of; `None` if no saved state has such a change.
+    pub(crate) fn of(change: &Change) -> Option<Part> {
+        Some(match change {
+            Change::Limits(_) => Part::Limits,
+            Change::Grant(_) => Part::Holds,
+            Change::Tally(_) | Change::Record(_) => Part::Scalars,
+            Change::Delay { until: Some(_) } => Part::Delay,
+            Change::Pause { until: Some(_) } => Part::Pause,
+            Change::Unheard { .. } => Part::Unheard,
+            Change::Displaced(_) => Part::Displaced,
+            Change::Place(_) => Part::Places,
+            _ => return None,
+        })
+    }
+
+    /// Returns the part with the change of [`Body::scalars`].
+    pub(crate) fn with_scalars(family: Family) -> Part {
+        match family {
+            Family::Semaphore => Part::Limits,
+            _ => Part::Scalars,
+        }
+    }
+}
 
 impl Body {
     pub fn new(family: Family) -> Body {
@@ -156,8 +212,31 @@ impl Body {
         }
     }
 
+    /// Applies one change. Returns the hold that it ended, if any.
+    ///
+    /// # Errors
+    /// If the change does not fit. Then nothing has changed.
+    pub fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
+        match change {
+            Change::Pause { until } => self.pause(*until),
+            // The engine removes the state, or changes the queue; there is nothing to change here.
+            Change::Vanish | Change::Place(_) | Change::Leave { .. } => {}
+            _ => return of_family!(self.value_mut(), family => family.apply(change)),
+        }
+        Ok(None)
+    }
+
+    /// Adds the holds of a saved state, which has none yet, in the order of their fences. It builds each tree from sorted
+    /// entries, which is much faster than to insert each hold into three trees.
+    ///
+    /// # Errors
+    /// As [`Body::apply`] for the grants of these holds.
+    pub fn load(&mut self, holds: Vec<Hold>) -> Result<(), Misfit> {
+        of_family!(self.value_mut(), family => family.load(holds))
+    }
+
     /// Sets the moment before which nobody is granted; `None` ends the pause.
-    pub(super) fn pause(&mut self, until: Option<UnixMs>) {
+    fn pause(&mut self, until: Option<UnixMs>) {
         let value = replace(self.value_mut(), Value::Lock(Lock::default()));
         self.0 = match until {
             Some(until) => Content::Paused(Box::new(Paused { until, value })),
@@ -167,15 +246,46 @@ impl Body {
 
     /// Returns the moment before which no run may begin, if the last FAIL asked for one. The delay lasts until it is ended
     /// by a change too.
-    pub(crate) fn delayed_until(&self) -> Option<UnixMs> {
+    pub fn delayed_until(&self) -> Option<UnixMs> {
         self.once()?.delayed_until()
     }
 
-    /// Returns the moment at which something that closes the key ends, a delay or a pause, if it is closed. Under this
-    /// moment the key is in the `openings` index.
+    /// Calls `each` with what closes the key, a delay and a pause, in the order in which they end and are saved. Not an
+    /// iterator, because every visit asks, and nearly every key is open.
+    #[inline]
+    fn for_each_closing(&self, mut each: impl FnMut(Closing)) {
+        if let Some(until) = self.delayed_until() {
+            each(Closing {
+                name: "delay",
+                until,
+                change: |until| Change::Delay { until },
+                longest: |settings| ("dsync.max-lease-ms is", settings.max_lease_ms),
+            });
+        }
+        if let Some(until) = self.paused_until() {
+            each(Closing {
+                name: "pause",
+                until,
+                change: |until| Change::Pause { until },
+                longest: |_| ("PAUSE allows", MAX_PAUSE_MS),
+            });
+        }
+    }
+
+    pub(crate) fn closings(&self) -> Vec<Closing> {
+        let mut all = Vec::new();
+        self.for_each_closing(|closing| all.push(closing));
+        all
+    }
+
+    /// Returns the moment at which something that closes the key ends, if it is closed. Under this moment the key is in
+    /// the `openings` index.
     pub fn opens_at(&self) -> Option<UnixMs> {
-        let closed = [self.delayed_until(), self.paused_until()];
-        closed.into_iter().flatten().min()
+        let mut first = None;
+        self.for_each_closing(|Closing { until, .. }| {
+            first = Some(first.map_or(until, |first| until.min(first)));
+        });
+        first
     }
 
     /// Returns what becomes of a request that nobody is before. It may be granted now if the key is not paused, and the
@@ -273,9 +383,8 @@ impl Body {
         }
     }
 
-    /// Returns the changes that make a new state equal to this one, for a saved state: the scalars and the holds, oldest
-    /// first, and then what only later versions of the format have. Grants change the scalars of groups and work-once
-    /// keys, so theirs come after the holds.
+    /// Returns the changes that make a new state equal to this one, for a saved state, in the order of `Part`, and the
+    /// oldest hold first. Grants change the scalars of groups and work-once keys, so theirs come after the holds.
     ///
     /// What is displaced is saved only while nobody has heard of a hold: another server, or this one after a restart, ends
     /// no other hold as undelivered.
@@ -286,16 +395,15 @@ impl Body {
         };
         let holds = self.holds();
         let grants = holds.iter().map(|hold| Change::Grant(hold.to_grant()));
-        let (delay, pause) = (self.delayed_until(), self.paused_until());
-        let delay = delay.map(|until| Change::Delay { until: Some(until) });
-        let pause = pause.map(|until| Change::Pause { until: Some(until) });
+        let closings = self.closings().into_iter();
+        let closings = closings.map(|closing| (closing.change)(Some(closing.until)));
         let unheard = holds.iter().filter_map(|hold| {
             let (fence, keep_ms) = (hold.fence(), hold.unheard_ms()?);
             Some(Change::Unheard { fence, keep_ms })
         });
         let displaced = self.displaced().filter(|_| holds.is_unheard());
         let all = first.into_iter().chain(grants).chain(last);
-        let all = all.chain(delay).chain(pause).chain(unheard);
+        let all = all.chain(closings).chain(unheard);
         all.chain(displaced.map(Change::Displaced))
     }
 

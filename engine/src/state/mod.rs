@@ -15,6 +15,6 @@ mod options;
 mod undo;
 
 pub use crate::change::Misfit;
-pub(crate) use body::Value;
-pub use body::{Body, State};
+pub use body::{Body, MAX_PAUSE_MS, State};
+pub(crate) use body::{Closing, Part, Value};
 pub use hold_set::HoldSet;

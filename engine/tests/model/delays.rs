@@ -4,11 +4,13 @@
 use crate::bounds::around;
 use crate::exhaustive::{self, KEY, MS};
 use crate::fixture::{OTHER, word, world};
+use crate::restored::{DAY, NOW, expect_bound, record};
 use crate::steps::{Ask, Step, ask};
 use crate::world::World;
 use dsync_engine::Family;
 use dsync_engine::Settings;
 use dsync_engine::answer::Answer;
+use dsync_engine::change::Change;
 use dsync_engine::families::once::Keep;
 use dsync_engine::types::{Claim, UnixMs};
 
@@ -345,4 +347,19 @@ fn delayed_work_in_every_short_history() {
     ];
     let failed = [Step::Acquire(short(0)), fail(0, 3)];
     exhaustive::all_sequences(forgets, &failed, &alphabet, 4);
+}
+
+#[test]
+fn restored_delay_beyond_the_longest_lease_is_refused() {
+    let lasting = |more| {
+        let until = Some(UnixMs(NOW + 2 * DAY + more));
+        vec![Change::Record(record()), Change::Delay { until }]
+    };
+    expect_bound(
+        "delay",
+        Family::Once,
+        lasting,
+        "its delay lasts 172800001 ms more, and dsync.max-lease-ms is 86400000, and a day more for the clock of another \
+         server",
+    );
 }

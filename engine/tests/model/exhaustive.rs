@@ -374,52 +374,6 @@ fn keys_that_change_family_in_every_short_history() {
     all_sequences(settings(), &before, &alphabet, 4);
 }
 
-/// Pauses of every family, with waiters, leases and tallies that end before, with and after them.
-#[test]
-fn pauses_in_every_short_history() {
-    let forgets = Settings {
-        rejoin_ms: 0,
-        once_keep_ms: 4,
-        ..settings()
-    };
-    for (claim, limit) in [
-        (Claim::Exclusive, None),
-        (Claim::Permits(1), Some(1)),
-        (Claim::Member, Some(1)),
-        (Claim::Run, None),
-    ] {
-        let family = claim.family();
-        let request = |token: u8| Ask {
-            limit,
-            ..ask(KEY, claim, token).lease(3)
-        };
-        let own = match family {
-            Family::Lock => Step::Acquire(ask(KEY, Claim::Shared, 2).block()),
-            Family::Semaphore => Step::Pin(KEY, Some(2)),
-            Family::Group => Step::Wait(KEY, Some(crate::steps::Block::Forever), 5),
-            Family::Once => Step::Fail(KEY, 0, "broken", 0),
-        };
-        let max_attempts = |ask: Ask| match family {
-            Family::Once => ask.max_attempts(1),
-            _ => ask,
-        };
-        let alphabet = [
-            Step::Pause(KEY, family, 0),
-            Step::Pause(KEY, family, 3),
-            Step::Pause(KEY, family, 5),
-            Step::Acquire(max_attempts(request(0))),
-            Step::Acquire(request(1).block_ms(3)),
-            own,
-            Step::Release(KEY, family, 0),
-            Step::Disconnect(1),
-            Step::Delete(KEY),
-            Step::Pass { us: 3 * MS },
-            Step::Tick,
-        ];
-        all_sequences(forgets, &[], &alphabet, 4);
-    }
-}
-
 /// Lanes: shares, those who stand aside, a try, vacant and kept places, and limits that change.
 #[test]
 fn lanes_in_every_short_history() {

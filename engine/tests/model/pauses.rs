@@ -2,11 +2,14 @@
 //! independently of the model.
 
 use crate::bounds::around;
+use crate::exhaustive;
 use crate::fixture::{KEY, MS, OTHER, exclusive, member, permits, shared, word, world};
+use crate::restored::{DAY, NOW, expect_bound};
 use crate::steps::{Ask, Block, Step, ask};
 use crate::world::World;
 use dsync_engine::Task;
-use dsync_engine::types::Claim;
+use dsync_engine::change::Change;
+use dsync_engine::types::{Claim, UnixMs};
 use dsync_engine::{Family, Settings};
 
 /// For each family: a claim, and the limit that its requests give.
@@ -406,4 +409,65 @@ fn add_that_waits_for_the_end_of_a_pause_outlives_the_finished_round() {
     world.step(&pause(Family::Group, 50));
     assert_eq!(world.ask(member(1).block()), None);
     assert_eq!(world.after_ms(50), [(1, "granted")]);
+}
+
+/// A payload paused a lock for 8,800 years.
+#[test]
+fn restored_pause_beyond_thirty_days_is_refused() {
+    let lasting = |more| {
+        let until = Some(UnixMs(NOW + 31 * DAY + more));
+        vec![Change::Pause { until }]
+    };
+    expect_bound(
+        "pause",
+        Family::Lock,
+        lasting,
+        "its pause lasts 2678400001 ms more, and PAUSE allows 2592000000, and a day more for the clock of another server",
+    );
+}
+
+/// Pauses of every family, with waiters, leases and tallies that end before, with and after them.
+#[test]
+fn pauses_in_every_short_history() {
+    let forgets = Settings {
+        rejoin_ms: 0,
+        once_keep_ms: 4,
+        ..exhaustive::settings()
+    };
+    for (claim, limit) in [
+        (Claim::Exclusive, None),
+        (Claim::Permits(1), Some(1)),
+        (Claim::Member, Some(1)),
+        (Claim::Run, None),
+    ] {
+        let family = claim.family();
+        let request = |token: u8| Ask {
+            limit,
+            ..ask(KEY, claim, token).lease(3)
+        };
+        let own = match family {
+            Family::Lock => Step::Acquire(ask(KEY, Claim::Shared, 2).block()),
+            Family::Semaphore => Step::Pin(KEY, Some(2)),
+            Family::Group => Step::Wait(KEY, Some(Block::Forever), 5),
+            Family::Once => Step::Fail(KEY, 0, "broken", 0),
+        };
+        let max_attempts = |ask: Ask| match family {
+            Family::Once => ask.max_attempts(1),
+            _ => ask,
+        };
+        let alphabet = [
+            Step::Pause(KEY, family, 0),
+            Step::Pause(KEY, family, 3),
+            Step::Pause(KEY, family, 5),
+            Step::Acquire(max_attempts(request(0))),
+            Step::Acquire(request(1).block_ms(3)),
+            own,
+            Step::Release(KEY, family, 0),
+            Step::Disconnect(1),
+            Step::Delete(KEY),
+            Step::Pass { us: 3 * MS },
+            Step::Tick,
+        ];
+        exhaustive::all_sequences(forgets, &[], &alphabet, 4);
+    }
 }

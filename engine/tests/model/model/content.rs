@@ -136,9 +136,8 @@ impl ModelContent {
         [&mut self.work.delayed_until_ms, &mut self.paused_until_ms]
     }
 
-    pub(super) fn closed_until_ms(&self) -> impl Iterator<Item = u64> {
-        let closings = [self.work.delayed_until_ms, self.paused_until_ms];
-        closings.into_iter().flatten()
+    pub(super) fn closed_until_ms(&self) -> [Option<u64>; 2] {
+        [self.work.delayed_until_ms, self.paused_until_ms]
     }
 
     /// Until when the key is kept, even if nobody uses it and nothing is left of it.

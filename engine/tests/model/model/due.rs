@@ -138,7 +138,7 @@ impl Model {
                     .chain([at.saturating_sub(now.lease.0)])
                     .min();
             }
-            for until_ms in content.closed_until_ms() {
+            for until_ms in content.closed_until_ms().into_iter().flatten() {
                 let left_us = until_ms.saturating_sub(ms(now)) * 1_000;
                 first = first.into_iter().chain([left_us]).min();
             }

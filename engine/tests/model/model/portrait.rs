@@ -75,9 +75,10 @@ impl Model {
         painter.paint(format_args!("{:?}", self.value(name).is_some()));
         if let Some(content) = content {
             assert!(matches!(content.family, Family::Lock | Family::Semaphore));
-            let paused = content.paused_until_ms.map(|at| until(at, ms(now)));
+            let closed = content.closed_until_ms();
+            let closed = closed.map(|at| at.map(|at| until(at, ms(now))));
             painter.paint(format_args!(
-                "{:?} {:?} {:?} {paused:?}",
+                "{:?} {:?} {:?} {closed:?}",
                 content.family, content.asked, content.pinned
             ));
             painter.turns(&content.turns);

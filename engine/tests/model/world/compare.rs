@@ -348,17 +348,9 @@ impl World {
                     "{name:?}"
                 );
             }
-            Particulars::Once { delay_left_ms, .. } => {
-                let until_ms = content.work.delayed_until_ms.unwrap_or(0);
-                let left_ms = until_ms.saturating_sub(self.now.unix_us / 1_000);
-                assert_eq!(delay_left_ms, left_ms, "{name:?}: the delay");
-            }
             Particulars::Group(tally) => assert_eq!(tally.owed(), content.owed(), "{name:?}: owed"),
             _ => {}
         }
-        let paused_ms = content.paused_until_ms.unwrap_or(0);
-        let paused_ms = paused_ms.saturating_sub(self.now.unix_us / 1_000);
-        assert_eq!(info.paused_ms, paused_ms, "{name:?}: left of the pause");
         assert_eq!(info.holders, content.holds.len(), "{name:?}: holders");
         let resting = content.holds.iter().filter(|hold| hold.is_resting);
         assert_eq!(info.resting, resting.count(), "{name:?}: that rest");
