@@ -1,9 +1,9 @@
 //! What each command does and refuses.
 //!
-//! - `every_command`: what all commands tell of themselves, refuse and accept; `reply_shapes`: their replies;
+//! - `every_command`: what all commands tell of themselves, refuse and accept;
 //! - `acl_users`: what ACL knows of the commands;
 //! - `command_pages`: what the pages in `docs/commands` say of the commands;
-//! - `guide_sessions`: the sessions of README, of the guides and of those pages;
+//! - `guide_sessions`: the sessions of README, of the guides and of those pages, which show every reply, in RESP2 and RESP3;
 //! - `lock*`, `semaphore*`, `group_*`, `once_*`, `retention`: the rules of each family; `pauses`: PAUSE of all;
 //! - `scenarios`, `once_scenarios`: whole jobs with many clients, under faults.
 //!
@@ -35,7 +35,6 @@ mod once_scenarios;
 mod once_steps;
 mod page;
 mod pauses;
-mod reply_shapes;
 mod retention;
 mod scenarios;
 mod semaphore;

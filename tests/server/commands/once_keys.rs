@@ -1,6 +1,6 @@
 //! Work-once keys as keys of the server: removed, renamed and overwritten.
 //!
-//! What is the same for all commands is in `every_command` and `reply_shapes`.
+//! What is the same for all commands is in `every_command`.
 
 use crate::commands::once_steps::*;
 use crate::support::steps::*;

@@ -116,17 +116,37 @@ impl Side {
         names
     }
 
+    /// Each command with its arguments, as COMMAND DOCS has them.
+    #[track_caller]
+    fn arguments(&mut self) -> Vec<(String, Vec<Reply>)> {
+        let names = self.commands();
+        let mut documented = |name: String| {
+            let docs = self.control.ask(format!("COMMAND DOCS {name}"));
+            let arguments = docs.field(&name).find_field("arguments");
+            let arguments = arguments.map_or(&[][..], Reply::as_array).to_vec();
+            (name, arguments)
+        };
+        names.into_iter().map(&mut documented).collect()
+    }
+
     /// The words without a value that some command takes.
     #[track_caller]
     pub fn flags(&mut self) -> BTreeSet<String> {
-        let mut all = BTreeSet::new();
-        for name in self.commands() {
-            let docs = self.control.ask(format!("COMMAND DOCS {name}"));
-            let arguments = docs.field(&name).find_field("arguments");
-            let arguments = arguments.map_or(&[][..], Reply::as_array);
-            all.extend(arguments.iter().filter_map(flag).map(str::to_owned));
-        }
-        all
+        let arguments = self.arguments();
+        let all = arguments.iter().flat_map(|(_, arguments)| arguments);
+        all.filter_map(flag).map(str::to_owned).collect()
+    }
+
+    /// The commands that have a time behind the key, as PAUSE.
+    #[track_caller]
+    pub fn timed(&mut self) -> BTreeSet<String> {
+        let mut all = self.arguments();
+        let is_time = |argument: &Reply| *argument.field("name") == "milliseconds";
+        let is_timed = |arguments: &[Reply]| arguments.get(1).is_some_and(is_time);
+        all.retain(|(_, arguments)| is_timed(arguments));
+        all.into_iter()
+            .map(|(name, _)| name.to_uppercase())
+            .collect()
     }
 
     /// What the commands and settings say of themselves, but for arguments that are other flags than these.

@@ -50,6 +50,8 @@ pub struct Duo {
     grants: VecDeque<SeenGrant>,
     /// The words without a value that only the new module knows: no request has them.
     pub new_flags: BTreeSet<String>,
+    /// The commands that have a time behind the key.
+    pub timed: BTreeSet<String>,
     /// The log of what is going on; none in a phase of lapses, and while a log is reduced.
     log: Option<Log>,
 }
@@ -63,10 +65,12 @@ impl Duo {
             links: (0..=connections).map(|_| Link::default()).collect(),
             grants: VecDeque::new(),
             new_flags: BTreeSet::new(),
+            timed: BTreeSet::new(),
             log: None,
         };
         let old = duo.old.flags();
         duo.new_flags = &duo.new.flags() - &old;
+        duo.timed = duo.new.timed();
         let (old, new) = (duo.old.documents(&old), duo.new.documents(&old));
         duo.expect_same(
             "what the commands and settings say of themselves",

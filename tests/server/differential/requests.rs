@@ -1,6 +1,8 @@
 //! The steps of a run: those of the fuzzer's plan with times in which nothing ends, and phases in which everything
 //! ends.
 
+use std::collections::BTreeSet;
+
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 
@@ -82,7 +84,9 @@ pub fn without_clock(step: Step, duo: &Duo) -> Option<Step> {
         request.words.retain(|word| !duo.new_flags.contains(word));
         request
     });
-    let requests: Vec<FuzzRequest> = known.map(lengthened).collect();
+    let requests: Vec<FuzzRequest> = known
+        .map(|request| lengthened(request, &duo.timed))
+        .collect();
     (!requests.is_empty()).then_some(Step::Send { on, requests, fin })
 }
 
@@ -91,7 +95,8 @@ pub fn is_ephemeral(request: &FuzzRequest) -> bool {
     request.words.iter().any(|word| word == "EPHEMERAL")
 }
 
-fn lengthened(mut request: FuzzRequest) -> FuzzRequest {
+/// Makes all times of the request so long that nothing ends during a burst.
+fn lengthened(mut request: FuzzRequest, timed: &BTreeSet<String>) -> FuzzRequest {
     let words = &mut request.words;
     for at in 1..words.len() {
         let Some(number) = words[at]
@@ -102,7 +107,7 @@ fn lengthened(mut request: FuzzRequest) -> FuzzRequest {
             continue;
         };
         let longer = 6 * ROUNDED_TO + ROUNDED_TO * (number % 7);
-        let is_pause = at >= 2 && words[at - 2].ends_with(".PAUSE");
+        let is_time = at >= 2 && timed.contains(&words[at - 2]);
         let longer = match words[at - 1].as_str() {
             "PX" | "BLOCK" | "DELAY" => longer,
             "EX" => longer / 1_000,
@@ -110,7 +115,7 @@ fn lengthened(mut request: FuzzRequest) -> FuzzRequest {
             "QUEUE" => 60_000,
             // Its rows are compared in another order, so all of them must be there.
             "COUNT" => 1_000,
-            _ if is_pause => longer,
+            _ if is_time => longer,
             _ => continue,
         };
         words[at] = longer.to_string();

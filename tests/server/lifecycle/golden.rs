@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::support::data_files::{rewrite_aof, with_aof};
+use crate::support::fixtures::{self, FIXTURES};
 use crate::support::steps::{SOON, unix_ms};
 use crate::support::*;
 
@@ -70,6 +71,13 @@ fn info_command(key: &str) -> &'static str {
     }
 }
 
+/// INFO of a key of any family.
+fn info(client: &mut Client, key: &str) -> Reply {
+    let each = Family::ALL.map(|family| call!(client, format!("{}.INFO", family.prefix()), key));
+    let mut found = each.into_iter().filter(|reply| !reply.is_error());
+    found.next().expect("a key of a family")
+}
+
 /// Whether a field of INFO is true at one moment only, or on one server only: a duration, a list with durations, or a
 /// connection.
 fn is_passing(field: &str) -> bool {
@@ -106,12 +114,12 @@ fn flatten(path: &str, reply: &Reply, into: &mut BTreeMap<String, String>) {
 /// The facts about a key of a replica: its digest, and the fields of INFO that do not change with time.
 fn facts(client: &mut Client, key: &str) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
-    let digest = client.ask(format!("DEBUG DIGEST-VALUE {key}"));
+    let digest = call!(client, "DEBUG", "DIGEST-VALUE", key);
     facts.insert(
         "digest".to_owned(),
         digest.as_array()[0].as_str().to_owned(),
     );
-    let info = call!(client, info_command(key), key);
+    let info = info(client, key);
     flatten("", &info, &mut facts);
     // It has another state when the delay or the pause is over by the clock.
     if *info.field("state") == "delayed" || *info.field("paused-ms") != 0 {
@@ -224,17 +232,17 @@ fn files_of_every_version_are_read_and_their_holds_used() {
 fn assert_restored(version: &Path, contents: &Contents) {
     let server = builder().start();
     let mut client = server.connect();
-    let kept = |key: &str| !key.starts_with("group:");
+    let is_kept = |entry: &GoldenKey| entry.facts["type"] != "group";
     for ((_, key), entry) in contents
         .iter()
-        .filter(|((db, key), _)| *db == 0 && kept(key))
+        .filter(|((db, _), entry)| *db == 0 && is_kept(entry))
     {
         let payload = fs::read(version.join(DUMPS).join(key)).expect("the payload is read");
         // In one turn, before the timer ends a delay or a pause that is over by now.
         assert_eq!(client.ask("MULTI"), "OK");
         call!(client, "RESTORE", key, 0, &payload);
-        client.ask(format!("DEBUG DIGEST-VALUE {key}"));
-        client.ask(format!("DUMP {key}"));
+        call!(client, "DEBUG", "DIGEST-VALUE", key);
+        call!(client, "DUMP", key);
         let replies = client.ask("EXEC");
         let [restored, digest, dumped] = replies.as_array() else {
             panic!("{key}: {replies:?}");
@@ -395,9 +403,9 @@ fn write() {
         .start();
     let mut tokens = BTreeMap::new();
     // Database 0 comes before the rewriting of the AOF, database 4 after it.
-    let ephemeral = add_fixtures(&primary, 0, &mut tokens);
+    let ephemeral = add_keys(&primary, 0, &mut tokens);
     rewrite_aof(&primary);
-    let also_ephemeral = add_fixtures(&primary, 4, &mut tokens);
+    let also_ephemeral = add_keys(&primary, 4, &mut tokens);
     replica.wait_to_catch_up_with(&primary);
     rewrite_aof(&replica);
     let mut client = primary.connect();
@@ -415,7 +423,7 @@ fn write() {
     }
     fs::create_dir_all(version.join(DUMPS)).expect("a directory is made");
     for (_, key) in tokens.keys().filter(|(database, _)| *database == 0) {
-        let payload = primary.connect().ask(format!("DUMP {key}"));
+        let payload = call!(primary.connect(), "DUMP", key);
         let file = version.join(DUMPS).join(key);
         fs::write(file, payload.as_bytes()).expect("the payload is written");
     }
@@ -441,10 +449,14 @@ fn write() {
 /// The tokens of the holds of each key.
 type Tokens = BTreeMap<(usize, String), Vec<Vec<u8>>>;
 
-/// Makes keys that use every field, in this database. The returned connection has an EPHEMERAL hold.
-fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client {
+/// Makes the fixtures of all tests in this database, and keys whose tokens the test uses. The returned connection has an
+/// EPHEMERAL hold.
+fn add_keys(server: &Server, database: usize, tokens: &mut Tokens) -> Client {
     let mut client = server.connect();
-    assert_eq!(client.ask(format!("SELECT {database}")), "OK");
+    fixtures::add_to(&mut client, database);
+    for key in FIXTURES {
+        tokens.insert((database, key.to_owned()), Vec::new());
+    }
     // A day is the longest lease by default; the files do not say what is left of it.
     let mut hold = |client: &mut Client, line: &str| {
         let reply = client.ask(format!("{line} EX 86400"));
@@ -521,14 +533,6 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
     say("DSEM.ACQUIRE sem:lanes EX 86400 LANE b MINHOLD 5 INDEX TOKEN c QUEUE 60000");
     say("DLOCK.ACQUIRE lock:unheard EX 86400 TOKEN a QUEUE 60000");
     assert_eq!(say("DLOCK.RELEASE lock:unheard held"), 1);
-    for key in [
-        "DLOCK.PAUSE lock:stopped",
-        "DSEM.PAUSE sem:stopped",
-        "DWG.PAUSE group:stopped",
-        "DONCE.PAUSE once:stopped",
-    ] {
-        say(&format!("{key} 2592000000"));
-    }
     say("DWG.EXPECT group:live 7");
     for key in ["group:live", "group:finished", "group:owed"] {
         say(&format!("DWG.ADD {key} TOKEN done"));
@@ -593,11 +597,7 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
         tokens.insert((database, key.to_owned()), vec![b"a".to_vec()]);
     }
     for key in [
-        "lock:stopped",
         "sem:paused",
-        "sem:stopped",
-        "group:stopped",
-        "once:stopped",
         "group:finished",
         "group:owed",
         "once:failed",

@@ -16,7 +16,7 @@
 //! | PIN | pinning, unpinning, on a key or none | f `limits_and_pins_…` |
 //! | EXPECT, FINISH | the first, a revision, the next round; the end of the last member | f `round_…`, `end_of_hold_…` |
 //! | FAIL, COMPLETE, GIVEUP | of a run, late, to a try, to a waiter | f `work_…` |
-//! | PAUSE | PAUSE, PAUSE 0, the end of a pause by the timer and by a request | `pauses_replicated` |
+//! | PAUSE | PAUSE, PAUSE 0, the end of a pause by the timer and by a request | `pauses` |
 //! | VANISH | the last end, unpinning, retention, a handed-back run | all of them |
 //! | TALLY, RECORD | the end of an undelivered hold that displaced something | f `what_an_undelivered_…` |
 //! | LIMITS, TALLY, RECORD, DISPLACED | the rewriting of an AOF | `rewritten_aof` |

@@ -10,11 +10,11 @@ use crate::support::*;
 use std::time::{Duration, Instant};
 
 /// A primary and its replica, whose link already carries commands without delay.
-pub(super) fn pair() -> (Server, Server) {
+pub fn pair() -> (Server, Server) {
     pair_with_grace(5_000)
 }
 
-pub(super) fn pair_with_grace(ms: u32) -> (Server, Server) {
+pub fn pair_with_grace(ms: u32) -> (Server, Server) {
     let builder = || {
         Server::builder()
             .module_arg("takeover-grace-ms")

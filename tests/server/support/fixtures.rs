@@ -8,6 +8,14 @@ use crate::support::*;
 #[track_caller]
 pub fn add_fixtures(server: &Server) {
     let mut client = server.connect();
+    add_to(&mut client, 0);
+    client.ask_all(["SELECT 3", "DLOCK.ACQUIRE elsewhere EX 600 TOKEN t"]);
+}
+
+/// Makes [`FIXTURES`] in this database.
+#[track_caller]
+pub fn add_to(client: &mut Client, database: usize) {
+    assert_eq!(client.ask(format!("SELECT {database}")), "OK");
     let mut say = |line: &str| {
         let reply = client.ask(line);
         assert!(!reply.is_error() && !reply.is_nil(), "{line}: {reply:?}");
@@ -68,11 +76,9 @@ pub fn add_fixtures(server: &Server) {
     say("DONCE.BEGIN 'paused once' TOKEN t");
     say("DONCE.FAIL 'paused once' t");
     say("DONCE.PAUSE 'paused once' 600000");
-    say("SELECT 3");
-    say("DLOCK.ACQUIRE elsewhere EX 600 TOKEN t");
 }
 
-/// The keys of [`add_fixtures`] in database 0.
+/// The keys of [`add_to`].
 pub const FIXTURES: [&str; 20] = [
     "lock",
     "renewed",
