@@ -1,6 +1,7 @@
 #!/bin/sh
 # docs.sh: builds the pages into target/docs, as a site that is read from files, without a server or a network, its search
-# too. `make docs` calls it. The order of the pages is docs/SUMMARY.md, the settings are docs/book.toml.
+# too. `make docs` calls it. The order of the pages is docs/SUMMARY.md, that of the pages of commands is their index,
+# docs/commands/README.md; the settings are docs/book.toml.
 #
 # mdBook makes it, because it reads Markdown as code hosts and tests/readme do, and because its search needs no server. Its
 # version is pinned here; it is built once, under target/, in a minute or two. Rejected: MkDocs, whose Python-Markdown
@@ -26,8 +27,10 @@ work=$PWD/target/docs.work
 rm -rf "$work"
 mkdir -p "$work/src"
 cp docs/book.toml "$work/"
-# The links of SUMMARY.md are seen from docs/.
-sed -e 's|](\.\./|](|; t' -e 's|](|](docs/|' docs/SUMMARY.md >"$work/src/SUMMARY.md"
+# The pages of the commands stand below their index, in its order. The links of SUMMARY.md are seen from docs/.
+sed -n 's#^| \[\([A-Z.]*\)\](\([a-z.]*\)).*#  - [\1](commands/\2)#p' docs/commands/README.md >"$work/commands"
+sed -e '/](commands\/README\.md)/r '"$work/commands" docs/SUMMARY.md |
+    sed -e 's|](\.\./|](|; t' -e 's|](|](docs/|' >"$work/src/SUMMARY.md"
 sed -n 's|.*](\([^)]*\)).*|\1|p' "$work/src/SUMMARY.md" | xargs cp --parents -t "$work/src"
 perl scripts/relink.pl --sources . "$work/src"
 rm -rf target/docs

@@ -138,7 +138,7 @@ const OF_AN_OPERATOR_AT_NIGHT: [Question; 10] = [
     asks(
         "Nobody may start this job in the next ten minutes",
         "How do I stop one key for a while?",
-        "pause.md",
+        "commands/pause.md",
         &["DSEM.PAUSE api 600000", "DSEM.PAUSE api 0"],
     ),
     asks(
