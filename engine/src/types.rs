@@ -258,12 +258,13 @@ pub enum Token {
     Text(Box<[u8]>),
 }
 
-/// UUIDs first. They are compared as numbers, which is faster than as arrays.
+/// UUIDs first. They are compared as numbers, which is faster than as arrays, with the first byte as the lowest, which is
+/// faster than in the order of their texts. No answer depends on this order.
 impl Ord for Token {
     fn cmp(&self, other: &Token) -> Ordering {
         match (self, other) {
             (Token::Uuid(a), Token::Uuid(b)) => {
-                u128::from_be_bytes(*a).cmp(&u128::from_be_bytes(*b))
+                u128::from_le_bytes(*a).cmp(&u128::from_le_bytes(*b))
             }
             (Token::Text(a), Token::Text(b)) => a.cmp(b),
             (Token::Uuid(_), Token::Text(_)) => Ordering::Less,
