@@ -10,6 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
+use dsync_numbered::Numbered;
+
 use crate::answer::{Answer, FullQueue};
 use crate::queue::place::{Place, Presence, Watcher};
 use crate::queue::wait_queue::{Left, Piece, WaitQueue};
@@ -20,6 +22,9 @@ use crate::store::spaces::Spaces;
 use crate::timetable::Timetable;
 use crate::types::{ClientId, Db, Family, LeaseUs, MonoUs, QueueId, Rank, Turn, WaiterId};
 
+/// How many requests, or connections, share a page. Small, because of many that came together one may wait for long.
+const PER_PAGE: usize = 16;
+
 /// Invariants:
 /// - every request whose client waits is in `by_waiter`, and in `waits` if its wait runs out;
 /// - every queue that has waiters is in `by_since`, under the moment at which its longest wait began;
@@ -29,9 +34,11 @@ use crate::types::{ClientId, Db, Family, LeaseUs, MonoUs, QueueId, Rank, Turn, W
 pub struct Queues {
     pub(super) queues: BTreeMap<QueueId, WaitQueue>,
     pub(super) by_key: BTreeMap<Db, BTreeMap<KeyName, QueueId>>,
-    pub(super) by_waiter: BTreeMap<WaiterId, (QueueId, Rank)>,
-    /// The request that each connection waits with: a connection waits for one reply at a time.
-    pub(super) by_client: BTreeMap<ClientId, WaiterId>,
+    /// Where each request waits, by the number of its [`WaiterId`].
+    pub(super) by_waiter: Numbered<(QueueId, Rank), PER_PAGE>,
+    /// The request that each connection waits with, by the number of its [`ClientId`]: a connection waits for one reply
+    /// at a time.
+    pub(super) by_client: Numbered<WaiterId, PER_PAGE>,
     /// The queues that have waiters, the longest wait first.
     pub(super) by_since: BTreeSet<(MonoUs, QueueId)>,
     /// When waits run out.
@@ -225,8 +232,8 @@ impl Queues {
     pub(super) fn list(&mut self, id: QueueId, rank: Rank, presence: &Presence) {
         match presence {
             Presence::Parked(parked) => {
-                self.by_waiter.insert(parked.waiter, (id, rank));
-                self.by_client.insert(parked.client, parked.waiter);
+                self.by_waiter.insert(parked.waiter.0.get(), (id, rank));
+                self.by_client.insert(parked.client.0, parked.waiter);
                 if parked.until != MonoUs::NEVER {
                     self.waits.insert((parked.until, rank, id));
                 }
@@ -241,12 +248,13 @@ impl Queues {
     pub(super) fn unlist(&mut self, id: QueueId, rank: Rank, presence: &Presence) {
         match presence {
             Presence::Parked(parked) => {
-                self.by_waiter.remove(&parked.waiter);
+                self.by_waiter.remove(parked.waiter.0.get());
                 // The connection may already wait with a newer request, which superseded this one.
-                if self.by_client.get(&parked.client) == Some(&parked.waiter) {
-                    self.by_client.remove(&parked.client);
+                let is_its_own = |waiter: &mut WaiterId| *waiter == parked.waiter;
+                self.by_client.remove_if(parked.client.0, is_its_own);
+                if parked.until != MonoUs::NEVER {
+                    self.waits.remove(&(parked.until, rank, id));
                 }
-                self.waits.remove(&(parked.until, rank, id));
             }
             Presence::Kept { until } => self.unlist_keep(*until, id, rank),
             Presence::Vacant { until, .. } => drop(self.vacant.remove(&(*until, rank, id))),
@@ -354,11 +362,11 @@ impl Queues {
 
     /// Returns where this request waits.
     pub fn place_of(&self, waiter: WaiterId) -> Option<(QueueId, Rank)> {
-        self.by_waiter.get(&waiter).copied()
+        self.by_waiter.get(waiter.0.get()).copied()
     }
 
     pub fn waiter_of(&self, client: ClientId) -> Option<WaiterId> {
-        self.by_client.get(&client).copied()
+        self.by_client.get(client.0).copied()
     }
 
     /// Returns the wait or the vacant place that runs out next, and when.
@@ -381,7 +389,8 @@ impl Queues {
 
     /// Returns all requests whose client waits for a reply.
     pub fn waiters(&self) -> impl Iterator<Item = WaiterId> {
-        self.by_waiter.keys().copied()
+        let numbers = self.by_waiter.iter();
+        numbers.filter_map(|(number, _)| NonZeroU64::new(number).map(WaiterId))
     }
 
     /// Removes all queues, and returns them.
@@ -401,8 +410,8 @@ impl Queues {
         queues
             .flat_map(|queue| queue.into_pieces().map(drop))
             .chain(names)
-            .chain(self.by_waiter.into_iter().map(drop))
-            .chain(self.by_client.into_iter().map(drop))
+            .chain(self.by_waiter.into_pieces())
+            .chain(self.by_client.into_pieces())
             .chain(self.waits.into_iter().map(drop))
             .chain(self.vacant.into_iter().map(drop))
             .chain(self.by_since.into_iter().map(drop))

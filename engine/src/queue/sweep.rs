@@ -114,9 +114,9 @@ impl Queues {
             return Vec::new();
         };
         if self.by_waiter.len() < queue.waiters() {
-            let places = self.by_waiter.values();
+            let places = self.by_waiter.iter().map(|(_, place)| *place);
             let places = places.filter(|(queue, _)| *queue == id);
-            return places.map(|(_, rank)| *rank).collect();
+            return places.map(|(_, rank)| rank).collect();
         }
         let parked = queue.line().filter(|place| place.parked().is_some());
         parked.map(Place::rank).collect()

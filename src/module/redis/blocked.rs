@@ -31,6 +31,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use dsync_numbered::Numbered;
 use redis_module::raw;
 
 use super::api::{is_redis_before, is_valkey, required};
@@ -38,7 +39,6 @@ use super::context::Ctx;
 use super::gil::GilCell;
 use super::guard::guard;
 use super::name::KeyString;
-use super::numbered::Numbered;
 use super::reply::OwedReply;
 
 /// What the server tells the module about a parked client.

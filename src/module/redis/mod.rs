@@ -33,7 +33,6 @@ pub(crate) mod io;
 pub(crate) mod key;
 mod log;
 pub(crate) mod name;
-mod numbered;
 pub(crate) mod on_load;
 pub(crate) mod probe;
 pub(crate) mod reply;
