@@ -63,7 +63,7 @@ impl Visit<'_> {
         let (mut waits, mut keeps) = (false, false);
         if let Some(queue) = self.queue.and_then(|id| self.engine.queues.get_mut(id)) {
             queue.left_unsettled = false;
-            waits = queue.waiters() > 0;
+            waits = queue.has_waiters();
             // Kept places are saved with the value of their name, so they keep it.
             keeps = queue.kept() > 0;
             queue.holder = self.state;

@@ -81,10 +81,17 @@ pub(super) struct Sweep {
 }
 
 impl Queues {
+    /// Returns the queue of a key, if there is one. Most servers have none at most times.
+    #[inline]
     pub fn find(&self, db: Db, name: &[u8]) -> Option<QueueId> {
-        if self.queues.is_empty() {
-            return None;
+        match self.queues.is_empty() {
+            true => None,
+            false => self.find_by_key(db, name),
         }
+    }
+
+    #[inline(never)]
+    fn find_by_key(&self, db: Db, name: &[u8]) -> Option<QueueId> {
         self.by_key.get(&db)?.get(name).copied()
     }
 

@@ -54,7 +54,8 @@ pub struct WaitQueue {
     /// Where requests for permits stand, if a place names a lane.
     pub lanes: QueueLanes,
     watching: BTreeMap<Rank, Watcher>,
-    /// Watchers whose answer is decided but not sent yet, because a visit sends a bounded number of answers.
+    /// Watchers whose answer is decided but not sent yet, because a visit sends a bounded number of answers. Each answer
+    /// has a watcher.
     answered: VecDeque<(Answer, BTreeMap<Rank, Watcher>)>,
     /// A request has left unserved since the last visit: until then new requests had to queue behind it.
     pub left_unserved: bool,
@@ -112,7 +113,7 @@ impl WaitQueue {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        !self.has_waiters() && self.vacant.is_empty()
     }
 
     /// The number of places, vacant ones and watchers included, to compare with the bounds.
@@ -126,10 +127,15 @@ impl WaitQueue {
         self.line.len() + self.watching.len() + answered.sum::<usize>()
     }
 
+    /// Whether there are requests that wait, without counting them.
+    pub fn has_waiters(&self) -> bool {
+        !self.line.is_empty() || !self.watching.is_empty() || !self.answered.is_empty()
+    }
+
     /// Whether requests wait, or one has left and its key was not settled since: until then it counts as one that waits.
     /// A vacant place does not count.
     pub fn is_waited_in(&self) -> bool {
-        self.waiters() > 0 || self.left_unsettled
+        self.has_waiters() || self.left_unsettled
     }
 
     pub fn kept(&self) -> usize {
@@ -359,7 +365,7 @@ impl WaitQueue {
 
     /// The family that the queued requests belong to.
     pub fn family(&self) -> Option<Family> {
-        let watched = (self.waiters() > 0).then_some(Family::Group);
+        let watched = self.has_waiters().then_some(Family::Group);
         self.head().map(|place| place.claim.family()).or(watched)
     }
 
