@@ -118,12 +118,15 @@ impl Visit<'_> {
     /// says nothing.
     #[must_use]
     pub fn refuses(&self, claim: Claim) -> bool {
-        let is_quiet = self.queue.is_none() && !self.engine.term.is_walking();
-        let may_refuse = is_quiet && self.overdue_hold().is_none();
-        self.body().filter(|_| may_refuse).is_some_and(|body| {
+        let term = &self.engine.term;
+        let is_quiet = self.queue.is_none() && !term.is_walking();
+        self.body().filter(|_| is_quiet).is_some_and(|body| {
             let is_lock = body.family() == Family::Lock && claim.family() == Family::Lock;
             let is_open = is_lock && body.opens_at().is_none();
-            is_open && matches!(body.admission(claim, None, None), Admission::Later)
+            let overdue = || body.holds().overdue(term.since(), self.now.lease);
+            is_open
+                && overdue().is_none()
+                && matches!(body.admission(claim, None, None), Admission::Later)
         })
     }
 

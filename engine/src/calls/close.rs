@@ -107,7 +107,8 @@ impl Visit<'_> {
     /// Forgets a state that has been kept long enough, as a step of its own: a later visit serves the requests that
     /// wait for its key, and makes a new state. Returns whether it forgot one.
     pub(crate) fn forget_if_over(&mut self) -> bool {
-        let is_over = self.look().is_over(|| self.was_waited_for);
+        let (body, look) = (self.body(), self.look());
+        let is_over = body.is_some_and(|body| look.is_over(body, || self.was_waited_for));
         if is_over {
             self.vanish();
             self.is_stale = false;

@@ -99,9 +99,8 @@ impl Visit<'_> {
 
     /// Returns the hold whose lease has run out first, if one has.
     pub(crate) fn overdue_hold(&self) -> Option<&Hold> {
-        let holds = self.body()?.holds();
-        let (due, fence) = holds.earliest(self.engine.term.since())?;
-        holds.get(fence).filter(|_| due <= self.now.lease)
+        let since = self.engine.term.since();
+        self.body()?.holds().overdue(since, self.now.lease)
     }
 
     /// Ends what closes this key, each if its time is up.

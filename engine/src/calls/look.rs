@@ -71,21 +71,22 @@ impl<'l> Look<'l> {
     /// told an old result, when the timer is late.
     pub fn overdue(&self) -> Option<Task> {
         let state = self.key.state.filter(|_| self.engine.is_serving())?;
-        let opens_at = self.body()?.opens_at();
+        let body = self.body()?;
+        let opens_at = body.opens_at();
         if opens_at.is_some_and(|at| at.has_come(self.now.unix())) {
             return Some(Task::Open(state));
         }
         let waited = || self.queue().is_some_and(WaitQueue::is_waited_in);
-        self.is_over(waited).then_some(Task::Retire(state))
+        self.is_over(body, waited).then_some(Task::Retire(state))
     }
 
     /// Whether the state has been kept long enough. `waited` says that requests wait for it. They do not keep a finished
     /// result or tally longer: such a key has a queue only if RENAME or SWAPDB brought it there.
-    pub(crate) fn is_over(&self, waited: impl Fn() -> bool) -> bool {
-        let (settings, now) = (&self.engine.settings, self.now.unix());
-        self.body().is_some_and(|body| {
-            let until = body.retained_until(settings);
-            until.is_some_and(|until| until.has_come(now)) && {
+    pub(crate) fn is_over(&self, body: &Body, waited: impl Fn() -> bool) -> bool {
+        let settings = &self.engine.settings;
+        body.retained_until(settings).is_some_and(|until| {
+            let now = self.now.unix();
+            until.has_come(now) && {
                 let waited = !body.is_concluded() && waited();
                 !body.outlives_use(settings, waited, now)
             }

@@ -151,6 +151,17 @@ impl HoldSet {
         Some((hold.due, hold.fence()))
     }
 
+    /// Returns the hold that [`HoldSet::earliest`] names if its lease has run out.
+    pub(crate) fn overdue(&self, since: LeaseUs, now: LeaseUs) -> Option<&Hold> {
+        match self.parts() {
+            (one, None) => one.filter(|hold| (since..=now).contains(&hold.due)),
+            (_, Some(many)) => {
+                let (due, fence) = self.earliest(since)?;
+                many.by_fence.get(&fence).filter(|_| due <= now)
+            }
+        }
+    }
+
     /// Returns a hold whose `due` is before `since`, without a walk over the others.
     pub(crate) fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
         let (one, many) = self.parts();
