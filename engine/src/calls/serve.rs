@@ -32,12 +32,26 @@ impl Engine {
 }
 
 impl Visit<'_> {
-    /// Answers waiters while the first of them can be answered, up to `SLICE`.
+    /// Answers waiters while the first of them can be answered, up to `SLICE`. Also finishes a round that is over, which
+    /// is all that there may be to do for a key without a queue, as most keys are.
+    #[inline]
     pub(crate) fn serve(&mut self) {
+        match self.queue {
+            Some(queue) => self.serve_queue(queue),
+            None if self.now.may_write => {
+                if let Next::Finish = Next::of(self.body(), None) {
+                    self.finish_round();
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn serve_queue(&mut self, queue: QueueId) {
         if !self.now.may_write {
             return self.set_queue_due();
         }
-        if let Some((queue, id)) = self.queue.zip(self.state) {
+        if let Some(id) = self.state {
             self.engine.remember_limit(queue, id);
         }
         for _ in 0..SLICE {
@@ -50,10 +64,7 @@ impl Visit<'_> {
                 // The next visit sorts more of them.
                 Next::InLanes => break,
                 Next::Nothing => {
-                    if let Some(queue) = self.queue {
-                        self.engine.queues.finish_visit(queue);
-                    }
-                    return;
+                    return self.engine.queues.finish_visit(queue);
                 }
                 Next::Tell(rank, answer) => self.tell(rank, answer),
                 Next::Grant(rank) => self.grant_next(rank),
@@ -63,11 +74,7 @@ impl Visit<'_> {
                     self.tell(rank, answer);
                 }
                 Next::Finish => self.finish_round(),
-                Next::TellWatchers(answer) => {
-                    if let Some(queue) = self.queue {
-                        self.engine.queues.answer_watchers(queue, answer);
-                    }
-                }
+                Next::TellWatchers(answer) => self.engine.queues.answer_watchers(queue, answer),
             }
         }
         self.set_queue_due();
