@@ -187,7 +187,10 @@ impl Store {
         }
         let until = state.body.retained_until(settings);
         let until = until.filter(|until| idle && *until != UnixMs::NEVER);
-        self.note_retention(id, until);
+        // Most states have none, and had none.
+        if until.is_some() || state.body.retention().is_some() {
+            self.note_retention(id, until);
+        }
         (lease, opens_at.into_iter().chain(until).min())
     }
 
