@@ -66,7 +66,17 @@ pub struct Effects {
 impl Effects {
     /// Whether the caller has nothing to do.
     pub fn is_empty(&self) -> bool {
-        *self == Effects::default()
+        let Effects {
+            changes,
+            modified,
+            may_free_capacity,
+            notes,
+            wakes,
+            announcements,
+        } = self;
+        let is_marked = *modified || *may_free_capacity;
+        let is_told = !wakes.is_empty() || !announcements.is_empty();
+        changes.is_empty() && notes.is_empty() && !is_marked && !is_told
     }
 
     /// Empties the effects and keeps their buffers.

@@ -157,10 +157,12 @@ fn carry_out(
         }
     }
     journal::changes(ctx, name.bytes(), &effects.changes);
-    for note in effects.notes.drain(..) {
-        journal::note(ctx, name.bytes(), &note);
-        if !loading::is_running() {
-            ends::note(Db(ctx.db()), name.bytes(), family, note);
+    if !effects.notes.is_empty() {
+        for note in effects.notes.drain(..) {
+            journal::note(ctx, name.bytes(), &note);
+            if !loading::is_running() {
+                ends::note(Db(ctx.db()), name.bytes(), family, note);
+            }
         }
     }
     announce::announce(ctx, name.bytes(), &effects.announcements);

@@ -49,7 +49,9 @@ pub(super) fn take_undelivered(client: ClientId) -> Option<HandedOver> {
 
 /// Notes the answers that a call has decided. The waiters' clients stay parked until they are released.
 pub(super) fn decided(ctx: Ctx<'_>, wakes: &mut Vec<Wake>) {
-    wakes.drain(..).for_each(|wake| note(ctx, wake));
+    if !wakes.is_empty() {
+        wakes.drain(..).for_each(|wake| note(ctx, wake));
+    }
 }
 
 fn note(ctx: Ctx<'_>, wake: Wake) {
@@ -126,7 +128,7 @@ pub(super) fn turn_is_over(ctx: Ctx<'_>) {
         events::watch_turns(ctx);
     } else {
         // `clear` would free the memory that the next grant takes again.
-        WAITERS.with(|waiters| waiters.in_flight.retain(|_, _| false));
+        WAITERS.with(|waiters| while waiters.in_flight.pop_first().is_some() {});
     }
 }
 

@@ -13,6 +13,7 @@ pub struct Visited<R> {
     pub result: R,
     /// The value of the key. The caller stores a new value, and deletes the key if the value is gone.
     pub state: Option<StateId>,
+    /// The family of the value, if the visit has changed the key or left effects: nobody needs it otherwise.
     pub family: Option<Family>,
     /// Whether more could be granted now than before, and nobody is queued for it.
     pub is_freed: bool,
@@ -44,10 +45,11 @@ impl Engine {
         }
         let before = visit.free_before;
         let before = before.filter(|_| visit.engine.effects.may_free_capacity);
+        let is_changed = visit.state != key.state || !visit.engine.effects.is_empty();
         Visited {
             result,
             state: visit.state,
-            family: visit.body().map(Body::family),
+            family: visit.body().filter(|_| is_changed).map(Body::family),
             is_freed: before.is_some_and(|before| visit.free_capacity() > before),
             comes_due: visit.comes_due,
         }
