@@ -10,7 +10,7 @@ use super::redis::context::{Ctx, Level};
 use super::redis::gil::GilCell;
 use super::redis::key::{KeyContent, OpenKey};
 use super::redis::name::KeyString;
-use super::shell::SHELL;
+use super::shell::{SHELL, Shell};
 use super::{loading, waiters};
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{Db, Now};
@@ -19,22 +19,29 @@ use dsync_engine::{Engine, Family, Key, StateId, Visit, Visited, WrongType};
 /// Buffers that are kept to be used again.
 static EFFECTS: GilCell<Option<Box<Effects>>> = GilCell::new(Option::default);
 
-/// Visits an open key in the engine, then carries out all consequences.
+/// The value of an open key, if there is one.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) state: Option<StateId>,
+    family: Option<Family>,
+}
+
+/// Visits an open key in the engine, then carries out all consequences. `visit` is [`Engine::visit`] of that key, whose
+/// value is the one that was found.
 pub(super) fn run_opened<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
     opened: OpenKey<'_>,
-    key: Key<'_>,
-    now: Now,
-    call: impl FnOnce(&mut Visit<'_>) -> R,
+    found: Found,
+    visit: impl FnOnce(&mut Shell) -> Visited<R>,
 ) -> Visited<R> {
-    let (visited, effects) = with_effects(|engine| engine.visit(key, now, call));
+    let (visited, effects) = with_effects(visit);
     // So most requests end that are refused.
-    if effects.is_none() && visited.state == key.state {
+    if effects.is_none() && visited.state == found.state {
         return visited;
     }
-    let family = visited.family.or_else(|| family_of(&opened));
-    store(ctx, &opened, key.state, visited.state, family);
+    let family = visited.family.or(found.family);
+    store(ctx, &opened, found.state, visited.state, family);
     drop(opened);
     if let Some(effects) = effects {
         carry_out(ctx, name, family, visited.is_freed, effects);
@@ -50,8 +57,11 @@ pub(super) fn run_task<R>(
     call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
-    let key = key_of(ctx, name, found(&opened)?);
-    let visited = run_opened(ctx, name, opened, key, now, call);
+    let found = found(&opened)?;
+    let key = key_of(ctx, name, found.state);
+    let visited = run_opened(ctx, name, opened, found, |shell| {
+        shell.engine.visit(key, now, call)
+    });
     waiters::release();
     Ok(visited.result)
 }
@@ -62,7 +72,7 @@ pub(super) fn run_for_queue<R>(
     name: &KeyString<'_>,
     call: impl FnOnce(&mut Engine, Key<'_>) -> R,
 ) -> R {
-    let (result, effects) = with_effects(|engine| call(engine, key_of(ctx, name, None)));
+    let (result, effects) = with_effects(|shell| call(&mut shell.engine, key_of(ctx, name, None)));
     if let Some(effects) = effects {
         carry_out(ctx, name, None, false, effects);
     }
@@ -71,10 +81,10 @@ pub(super) fn run_for_queue<R>(
 }
 
 /// Calls the engine, and takes the effects of the call, if there are any. Their buffers are swapped, to be used again.
-fn with_effects<R>(call: impl FnOnce(&mut Engine) -> R) -> (R, Option<Box<Effects>>) {
+fn with_effects<R>(call: impl FnOnce(&mut Shell) -> R) -> (R, Option<Box<Effects>>) {
     let mut taken = None;
     let result = SHELL.with(|shell| {
-        let result = call(&mut shell.engine);
+        let result = call(shell);
         let effects = &mut shell.engine.effects;
         if !effects.is_empty() {
             let empty = EFFECTS.with(Option::take).unwrap_or_default();
@@ -91,19 +101,15 @@ pub(super) fn key_of<'k>(ctx: Ctx<'_>, name: &'k KeyString<'_>, state: Option<St
     Key { db, name, state }
 }
 
-/// The state that the key has; an error if its value is not dsync's.
-pub(super) fn found(opened: &OpenKey<'_>) -> Result<Option<StateId>, WrongType> {
+/// Returns what value the key has; an error if it is not dsync's.
+pub(super) fn found(opened: &OpenKey<'_>) -> Result<Found, WrongType> {
     match opened.content() {
-        KeyContent::Absent => Ok(None),
-        KeyContent::Ours { id, .. } => Ok(StateId::from_raw(id.get())),
+        KeyContent::Absent => Ok(Found::default()),
+        KeyContent::Ours { family, id } => Ok(Found {
+            state: StateId::from_raw(id.get()),
+            family: Family::of_number(family),
+        }),
         KeyContent::Other => Err(WrongType),
-    }
-}
-
-fn family_of(opened: &OpenKey<'_>) -> Option<Family> {
-    match opened.content() {
-        KeyContent::Ours { family, .. } => Family::of_number(family),
-        KeyContent::Absent | KeyContent::Other => None,
     }
 }
 

@@ -19,36 +19,39 @@ pub(crate) fn run<R>(
     call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> Result<R, WrongType> {
     node::make_slot_known(ctx, name.bytes());
-    let mut opened = OpenKey::open_write(ctx, name);
-    let mut key = key_of(ctx, name, found(&opened)?);
     // Ask, because a pause may have ended since the cron last asked.
     let paused = ctx.avoid_replica_traffic();
-    let mut overdue = None;
-    let (now, was_stray) = SHELL.with(|shell| {
-        shell.paused = paused;
-        let mut now = shell.now();
-        now.may_write = true;
-        let was_stray = shell.engine.open(key);
-        overdue = shell.engine.look(key, now).overdue();
-        (now, was_stray)
-    });
+    // `call` is there until it is made, and `result` counts from then on.
+    let (mut call, mut result) = (Some(call), Err(WrongType));
     // Forgetting is a step of its own, because the command may then make a key of another family under this name.
-    if let Some(task) = overdue {
-        run_opened(ctx, name, opened, key, now, |visit| visit.perform(task));
+    let mut forgets = true;
+    loop {
+        let opened = OpenKey::open_write(ctx, name);
+        let found = found(&opened)?;
+        let key = key_of(ctx, name, found.state);
+        let visited = run_opened(ctx, name, opened, found, |shell| {
+            shell.paused = paused;
+            let mut now = shell.now();
+            now.may_write = true;
+            shell.engine.visit(key, now, |visit| {
+                if !(forgets && visit.perform_overdue())
+                    && let Some(call) = call.take()
+                {
+                    result = Ok(call(visit));
+                }
+                now
+            })
+        });
+        let now = visited.result;
+        if call.is_none() {
+            if let Some(us) = visited.comes_due {
+                tick::arm_within(ctx, now, us);
+            }
+            return result;
+        }
         tick::arm_from(ctx, now);
-        opened = OpenKey::open_write(ctx, name);
-        key.state = found(&opened)?;
+        forgets = false;
     }
-    let visited = run_opened(ctx, name, opened, key, now, call);
-    let comes_due = if was_stray {
-        Some(0)
-    } else {
-        visited.comes_due
-    };
-    if let Some(us) = comes_due {
-        tick::arm_within(ctx, now, us);
-    }
-    Ok(visited.result)
 }
 
 /// Runs a call that applies what another server has decided. Forgets nothing before it, because that is for the other
@@ -59,10 +62,13 @@ pub(super) fn run_followed<R>(
     call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
-    let key = key_of(ctx, name, found(&opened)?);
+    let found = found(&opened)?;
+    let key = key_of(ctx, name, found.state);
     let mut now = SHELL.with(Shell::now);
     now.may_write = true;
-    let visited = run_opened(ctx, name, opened, key, now, call);
+    let visited = run_opened(ctx, name, opened, found, |shell| {
+        shell.engine.visit(key, now, call)
+    });
     waiters::release();
     tick::arm_from(ctx, now);
     Ok(visited.result)
@@ -85,7 +91,7 @@ pub(crate) fn look<R>(
     call: impl FnOnce(Look<'_>) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_read(ctx, name);
-    let state = found(&opened)?;
+    let state = found(&opened)?.state;
     drop(opened);
     // A read is also served while writes are paused. Then it must not let the leases run.
     let paused = ctx.avoid_replica_traffic();

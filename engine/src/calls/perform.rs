@@ -56,6 +56,13 @@ impl Visit<'_> {
         self.catch_up();
     }
 
+    /// Does the task that is overdue, if there is one: see [`Look::overdue`](crate::Look::overdue). Returns whether there
+    /// was. A visit that has done it makes no call.
+    pub fn perform_overdue(&mut self) -> bool {
+        let task = self.look().overdue();
+        task.map(|task| self.perform(task)).is_some()
+    }
+
     /// Ends what is overdue, and serves. Returns whether more is left, because one visit does a bounded number of each.
     fn serve_more(&mut self, queue: QueueId) -> bool {
         self.catch_up();
