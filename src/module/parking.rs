@@ -15,6 +15,7 @@ use dsync_engine::answer::Answer;
 use dsync_engine::types::{ClientId, WaiterId};
 
 /// Replies to the running command, or parks its client if the request was queued.
+#[inline]
 pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
     match reply {
         Reply::Now(Answer::Waiting { position, rank }) => {

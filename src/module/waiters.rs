@@ -95,10 +95,16 @@ pub(super) fn release() {
 /// clients get their replies after that, in the same turn of the event loop. Some servers do so by themselves. Elsewhere
 /// the end of the turn releases the clients, or a timer where that end is not reported in time. An AOF counts as a replica:
 /// the later a client is released, the fewer commands of others can meet the defect that `redis::blocked` tells of.
+// Inlined because every command passes here, and hardly one has answered a client that waits.
+#[inline(always)]
 pub(crate) fn release_after_reply(ctx: Ctx<'_>) {
-    if !HAS_ANSWERED.is_set() {
-        return;
+    if HAS_ANSWERED.is_set() {
+        release_in_time(ctx);
     }
+}
+
+#[inline(never)]
+fn release_in_time(ctx: Ctx<'_>) {
     if listeners::is_silent() || blocked::answers_at_end_of_turn() {
         return release();
     }

@@ -191,6 +191,7 @@ pub(crate) fn make_slot_known(ctx: Ctx<'_>, name: &[u8]) {
 }
 
 /// [`make_slot_known`] on a node.
+#[inline(never)]
 fn make_known(ctx: Ctx<'_>, slot: u16) {
     let (is_known, is_importing) =
         with_node(|node| (node.slots.is_known(slot), node.slots.is_importing(slot)))

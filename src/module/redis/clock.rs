@@ -28,6 +28,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     // SAFETY: clock_gettime writes one timespec through the pointer, and keeps nothing. Every system that has the
     // server's programs has both clocks, so it does not fail; if it did, the time would stay 0.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    seconds.saturating_mul(1_000_000) + time.tv_nsec.cast_unsigned() / 1_000
+    // No clock shows so many seconds that this is more than 64 bits have.
+    let seconds = time.tv_sec.max(0).cast_unsigned();
+    seconds.wrapping_mul(1_000_000) + time.tv_nsec.cast_unsigned() / 1_000
 }
