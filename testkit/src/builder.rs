@@ -42,6 +42,7 @@ impl Server {
                 program: server_program(),
                 under: Vec::new(),
                 environment: Vec::new(),
+                preloaded: Vec::new(),
                 place: None,
                 is_sentinel: false,
             },
@@ -105,10 +106,16 @@ impl Builder {
         self
     }
 
+    /// Loads this library before all others.
+    pub fn preload(mut self, library: &Path) -> Builder {
+        self.launcher.preloaded.push(library.to_owned());
+        self
+    }
+
     /// Keeps the module's library in the process although the module is refused or unloaded, as systems do that never
     /// unload libraries.
     pub fn keeping_library(self) -> Builder {
-        self.env("LD_PRELOAD", module_path())
+        self.preload(&module_path())
     }
 
     /// Runs the server in this folder, which stays when the server has ended.

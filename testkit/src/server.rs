@@ -4,7 +4,7 @@
 //! log first. The configuration is a file in that directory, so that `CONFIG REWRITE` works and a server that is
 //! started again has the same settings. A process on the same port that is not ours is told apart by its process id.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -37,6 +37,8 @@ pub(crate) struct Launcher {
     /// The words before the program, of one that runs it, such as valgrind.
     pub(crate) under: Vec<String>,
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// Libraries that are loaded before all others.
+    pub(crate) preloaded: Vec<PathBuf>,
     pub(crate) place: Option<HostPlace>,
     pub(crate) is_sentinel: bool,
 }
@@ -244,6 +246,11 @@ impl Server {
         command.args(words).arg(self.folder.path(CONFIG_FILE));
         if launcher.is_sentinel {
             command.arg("--sentinel");
+        }
+        if !launcher.preloaded.is_empty() {
+            let libraries = launcher.preloaded.iter().map(|library| library.as_os_str());
+            let libraries: Vec<&OsStr> = libraries.collect();
+            command.env("LD_PRELOAD", libraries.join(OsStr::new(":")));
         }
         command
             .envs(launcher.environment.iter().cloned())

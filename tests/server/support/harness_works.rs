@@ -1,10 +1,11 @@
 //! Tests of the harness itself, against a server without the module.
 
+use crate::support::data_files::rewrite_aof;
 use crate::support::steps::SOON;
 use crate::support::*;
 use std::net::TcpStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const A_WHILE: Duration = Duration::from_millis(100);
 
@@ -292,4 +293,33 @@ fn server_of_a_killed_test_process_is_killed_too() {
     });
     assert!(killed.elapsed() < SOON);
     std::fs::remove_dir_all(dir).expect("the victim's directory is still there");
+}
+
+#[test]
+fn server_that_loses_power_has_what_was_synced() {
+    let Some(disk) = Disk::new() else { return };
+    let builder = plain()
+        .config("appendonly", "yes")
+        .config("appendfsync", "always");
+    let mut server = disk.under(builder).start();
+    let mut client = server.connect();
+    assert_eq!(client.ask("SET synced 1"), "OK");
+    // A rewrite makes files with other names, and removes those before it.
+    rewrite_aof(&server);
+    assert_eq!(client.ask("SET synced 2"), "OK");
+    let before = SystemTime::now();
+    assert_eq!(client.ask("CONFIG SET appendfsync no"), "OK");
+    assert_eq!(client.ask("SET unsynced 1"), "OK");
+    server.lose_power(100);
+    server.start_again();
+    assert_eq!(server.connect().ask("GET unsynced"), "1", "all was kept");
+
+    assert_eq!(server.connect().ask("CONFIG SET appendfsync no"), "OK");
+    assert_eq!(server.connect().ask("SET unsynced 2"), "OK");
+    server.lose_power(0);
+    server.start_again();
+    let mut client = server.connect();
+    assert_eq!(client.ask("GET synced"), "2");
+    assert_eq!(client.ask("GET unsynced"), "1");
+    assert!(server.synced_until() <= before);
 }

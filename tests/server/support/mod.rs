@@ -29,8 +29,9 @@ mod victim;
 
 pub use documents::{Typed, acl_users, blocks, document, typed_lines};
 pub use dsync_testkit::{
-    Argument, Builder, Client, Closed, Cluster, ClusterBuilder, Flavour, Folder, Move, Network,
-    Product, Reply, Router, Sentinels, Server, call, eventually, module_path, parse_reply, send,
+    Argument, Builder, Client, Closed, Cluster, ClusterBuilder, Disk, Flavour, Host, Move, Network,
+    Product, Reply, Router, Sentinels, Server, WallClock, call, eventually, module_path,
+    parse_reply, send,
 };
 pub use families::{Family, InCommands};
 pub use packed::{STREAM, packed, sealed};
