@@ -66,6 +66,8 @@ else
     fi
 fi
 
+# shellcheck source=scripts/test-settings.sh
+. scripts/test-settings.sh
 cargo build --release
 for server in $servers; do
     echo

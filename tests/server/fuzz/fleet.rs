@@ -1,14 +1,15 @@
 //! The servers of a run, and what happens to them as a whole: comparisons, changes of the primary, kills.
 //!
 //! There are a primary and a replica, both with an AOF that is synced before each reply, and a replica of the replica.
-//! The first two change roles.
+//! The first two change roles. All read one wall clock, and each may be on a host of its own.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::driver::Driver;
 use super::requests::{DATABASES, NAMES};
 use super::run_view::RunView;
 use super::step::{FuzzRequest, OPERATOR, Step};
+use super::upheavals::Means;
 use crate::fuzz::history::{assert_same, assert_untroubled, contents};
 use crate::support::data_files::with_aof;
 use crate::support::*;
@@ -25,6 +26,11 @@ const NOWHERE: &str = "127.0.0.1 1";
 pub struct Fleet {
     servers: Vec<Server>,
     primary: usize,
+    /// One for each server, or none.
+    hosts: Vec<Host>,
+    _network: Option<Network>,
+    has_disks: bool,
+    clock: Option<WallClock>,
 }
 
 /// A server with short retention, and vacant places that are kept long enough to be resumed.
@@ -44,16 +50,38 @@ fn builder() -> Builder {
 }
 
 impl Fleet {
+    /// `on_hosts` puts each server on a host that can be cut off.
     #[track_caller]
-    pub fn start() -> Fleet {
+    pub fn start(on_hosts: bool) -> Fleet {
+        let network = on_hosts.then(Network::new).flatten();
+        let hosts = network.iter();
+        let hosts = hosts.flat_map(|network| (0..3).map(move |_| network.host()));
+        let hosts: Vec<Host> = hosts.collect();
+        let (disk, clock) = (Disk::new(), WallClock::new());
+        let start = |number: usize, mut builder: Builder| {
+            if let Some(host) = hosts.get(number) {
+                builder = builder.on(host);
+            }
+            if let Some(disk) = &disk {
+                builder = disk.under(builder);
+            }
+            if let Some(clock) = &clock {
+                builder = clock.over(builder);
+            }
+            builder.start()
+        };
         let servers = vec![
-            with_aof(builder(), "always", "yes").start(),
-            with_aof(builder(), "always", "yes").start(),
-            builder().start(),
+            start(0, with_aof(builder(), "always", "yes")),
+            start(1, with_aof(builder(), "always", "yes")),
+            start(2, builder()),
         ];
         let fleet = Fleet {
             servers,
             primary: 0,
+            hosts,
+            _network: network,
+            has_disks: disk.is_some(),
+            clock,
         };
         fleet.follow(1, 0);
         // If the replica had no link yet, its own replica would retry only after a second.
@@ -61,6 +89,14 @@ impl Fleet {
         fleet.follow(2, 1);
         fleet.catch_up();
         fleet
+    }
+
+    pub fn means(&self) -> Means {
+        Means {
+            disks: self.has_disks,
+            clock: self.clock.is_some(),
+            hosts: self.hosts.len(),
+        }
     }
 
     pub fn primary(&self) -> &Server {
@@ -80,9 +116,9 @@ impl Fleet {
 
     #[track_caller]
     fn follow(&self, replica: usize, primary: usize) {
-        let port = self.servers[primary].port();
+        let (ip, port) = (self.servers[primary].ip(), self.servers[primary].port());
         let mut client = self.servers[replica].connect();
-        assert_eq!(client.ask(format!("REPLICAOF 127.0.0.1 {port}")), "OK");
+        assert_eq!(client.ask(format!("REPLICAOF {ip} {port}")), "OK");
     }
 
     /// Waits until the other servers have everything that the primary has. Its writes must be paused.
@@ -110,6 +146,13 @@ impl Fleet {
             Step::Freeze => self.freeze(driver),
             Step::KillReplica => self.kill_replica(),
             Step::Resync => self.resync(driver),
+            Step::PowerLoss {
+                kept_per_cent,
+                everysec,
+            } => self.lose_power(driver, *kept_per_cent, *everysec),
+            Step::Clock { ms } => self.set_clock(driver, *ms),
+            Step::Cut { hosts } => hosts.iter().for_each(|host| self.hosts[*host].cut_off()),
+            Step::Join => self.hosts.iter().for_each(Host::join),
             other => panic!("'{other}' is not for servers"),
         }
     }
@@ -155,13 +198,14 @@ impl Fleet {
         let (old, new) = self.pair();
         driver.accept(self.primary());
         driver.conditions.role_changes();
+        driver.ledger.taken_over(Instant::now());
         driver.expect_closing();
-        let port = self.servers[new].port();
+        let (ip, port) = (self.servers[new].ip(), self.servers[new].port());
         let until = Instant::now() + UNTIL;
         // The primary may not yet count a replica as online whose link has just come up.
         loop {
             let mut client = self.servers[old].connect();
-            let reply = client.ask(format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 20000"));
+            let reply = client.ask(format!("FAILOVER TO {ip} {port} TIMEOUT 20000"));
             if reply == "OK" {
                 break;
             }
@@ -184,6 +228,7 @@ impl Fleet {
         driver.stand_still(self.primary());
         self.catch_up();
         driver.conditions.role_changes();
+        driver.ledger.taken_over(Instant::now());
         driver.expect_closing();
         assert_eq!(self.servers[new].connect().ask("REPLICAOF NO ONE"), "OK");
         self.follow(old, new);
@@ -211,25 +256,37 @@ impl Fleet {
     #[track_caller]
     fn reload(&self, driver: &mut Driver) {
         driver.accept(self.primary());
+        self.wait_while("rdb_bgsave_in_progress", driver);
+        driver.ledger.taken_over(Instant::now());
+        // A primary that loads skips expired keys without telling its replicas, so no key may have a TTL.
+        self.operate_without_ttls(driver, "DEBUG RELOAD");
+    }
+
+    /// Waits while the primary writes a file.
+    #[track_caller]
+    fn wait_while(&self, is_writing: &str, driver: &mut Driver) {
         let until = Instant::now() + UNTIL;
-        // A background save would replace the file that is about to be loaded.
-        while self.primary().info("persistence", "rdb_bgsave_in_progress") != "0" {
-            assert!(Instant::now() < until, "a background save takes {UNTIL:?}");
+        while self.primary().info("persistence", is_writing) != "0" {
+            assert!(Instant::now() < until, "{is_writing} for {UNTIL:?}");
             driver.rest(Duration::from_millis(2));
         }
-        // A primary that loads skips expired keys without telling its replicas, so no key may have a TTL.
+    }
+
+    /// Takes all keys their TTLs, sends a request of the operator, and waits for its reply.
+    #[track_caller]
+    fn operate_without_ttls(&self, driver: &mut Driver, line: &str) {
         let mut requests = Vec::new();
         for database in 0..DATABASES {
             requests.push(FuzzRequest::line(&format!("SELECT {database}")));
             requests.extend(NAMES.map(|name| FuzzRequest::new(["PERSIST", name])));
         }
-        requests.push(FuzzRequest::line("DEBUG RELOAD"));
-        let reload = Step::Send {
+        requests.push(FuzzRequest::line(line));
+        let send = Step::Send {
             on: OPERATOR,
             requests,
             fin: false,
         };
-        driver.perform(self.primary(), 0, &reload);
+        driver.perform(self.primary(), 0, &send);
         while !driver.is_idle(OPERATOR) {
             driver.rest(Duration::from_millis(1));
         }
@@ -239,21 +296,78 @@ impl Fleet {
     #[track_caller]
     fn kill(&mut self, driver: &mut Driver) {
         self.servers[self.primary].kill9();
+        let now = self.start_primary_again(driver);
+        self.assert_kept(driver, now, now);
+    }
+
+    /// Starts a killed primary again. Returns when it has loaded its data.
+    #[track_caller]
+    fn start_primary_again(&mut self, driver: &mut Driver) -> Instant {
         driver.expect_closing();
         driver.close_all();
+        driver.ledger.taken_over(Instant::now());
         self.servers[self.primary].start_again();
         let now = Instant::now();
         driver.conditions.fresh_server(now);
+        now
+    }
+
+    /// Asserts that the primary has every hold that is certain and that nothing has changed since that moment.
+    #[track_caller]
+    fn assert_kept(&self, driver: &Driver, now: Instant, since: Instant) {
         let mut client = self.primary().connect();
-        for ((database, key), check, token) in driver.ledger.certain_for(now, AT_LEAST) {
+        for ((database, key), check, token) in driver.ledger.certain_since(since, now, AT_LEAST) {
             assert_eq!(client.ask(format!("SELECT {database}")), "OK");
             let left = call!(client, check, key, token);
             let held = matches!(left, Reply::Int(1..));
             assert!(
                 held,
-                "a kill lost what {token} held of {key:?}: {check} says {left:?}"
+                "a restart lost what {token} held of {key:?}: {check} says {left:?}"
             );
         }
+    }
+
+    /// The primary's machine loses power under traffic, and with it what was not synced. Where each write is synced
+    /// before its reply, nothing that was answered is lost; where each second, nothing that was answered before the last
+    /// write that was synced. What came later may be undone, so all is removed then.
+    #[track_caller]
+    fn lose_power(&mut self, driver: &mut Driver, kept_per_cent: u32, everysec: bool) {
+        if everysec {
+            // A rewrite begins another file while the last one is not synced yet: the server may not load that.
+            driver.accept(self.primary());
+            self.wait_while("rdb_bgsave_in_progress", driver);
+            self.wait_while("aof_rewrite_scheduled", driver);
+            self.wait_while("aof_rewrite_in_progress", driver);
+        }
+        let at = self.primary;
+        self.servers[at].lose_power(kept_per_cent);
+        let now = self.start_primary_again(driver);
+        let since = if everysec {
+            let synced = SystemTime::now().duration_since(self.primary().synced_until());
+            let ago = synced.expect("the right time does not step back");
+            now.checked_sub(ago).expect("the run is older")
+        } else {
+            now
+        };
+        self.assert_kept(driver, now, since);
+        self.check_untroubled();
+        if everysec {
+            driver.operate(self.primary(), &["FLUSHALL"]);
+        }
+    }
+
+    /// Sets the wall clock of all servers at once.
+    #[track_caller]
+    fn set_clock(&self, driver: &mut Driver, ms: i64) {
+        let Some(clock) = &self.clock else { return };
+        // A TTL ends when the wall clock says so: in days, or at once.
+        driver.accept(self.primary());
+        driver.settle();
+        self.operate_without_ttls(driver, "CLIENT UNPAUSE");
+        clock.shift_by(ms * 1_000);
+        driver.ledger.clock_is_set(Instant::now());
+        // The server pauses writes until a moment of its wall clock.
+        driver.operate(self.primary(), &["CLIENT UNPAUSE"]);
     }
 
     /// Stops the primary as it is, under traffic, and lets it go on.
@@ -293,6 +407,7 @@ impl Fleet {
         self.servers[at].kill9();
         driver.expect_closing();
         driver.close_all();
+        driver.ledger.taken_over(Instant::now());
         self.servers[at].configure("replicaof", NOWHERE);
         self.servers[at].start_again();
         assert_eq!(

@@ -40,6 +40,8 @@ struct Leasing {
 #[derive(Default)]
 struct TokenState {
     first_sent: Option<Instant>,
+    /// When a request was last sent that gives its hold a lease, or ends it.
+    last_sent: Option<Instant>,
     /// How many requests for a hold had this token.
     asked: u32,
     ends: Doubt,
@@ -57,6 +59,8 @@ pub struct Ledger {
     gates: Gates,
     /// The server had values before the run, with limits and holds that the ledger does not know.
     had_past: bool,
+    /// When the wall clock was last set.
+    clock_set: Option<Instant>,
     last_id: u64,
 }
 
@@ -70,6 +74,23 @@ impl Ledger {
     pub fn make_nothing_certain(&mut self, now: Instant) {
         self.everything.open();
         self.each_hold(|_, hold| hold.doubt(now));
+    }
+
+    /// The wall clock of all servers was set.
+    pub fn clock_is_set(&mut self, now: Instant) {
+        self.clock_set = Some(now);
+    }
+
+    /// A server takes the holds over from a file or from its primary. From now on their leases end by the wall clock of
+    /// their grants, so that those which are older than its last step may end at any time.
+    pub fn taken_over(&mut self, now: Instant) {
+        let Some(set) = self.clock_set else { return };
+        self.each_hold(|_, hold| {
+            // A grant may be read that late.
+            if hold.known <= set + LATE {
+                hold.doubt(now);
+            }
+        });
     }
 
     /// A request is being sent.
@@ -103,6 +124,7 @@ impl Ledger {
             Meaning::Word(word) if word.verb.ends() => {
                 for token in &word.tokens {
                     self.token(token).ends.open();
+                    self.token(token).last_sent = Some(now);
                     self.each_hold(|_, hold| {
                         if hold.token == *token {
                             hold.ended_from.get_or_insert(now);
@@ -149,6 +171,7 @@ impl Ledger {
         });
         let state = self.token(token);
         state.first_sent.get_or_insert(entry.sent);
+        state.last_sent = Some(entry.sent);
         state.leasing.push(Leasing {
             id: entry.id,
             end,
@@ -585,11 +608,24 @@ impl Ledger {
 
     /// The holds that are certain for at least this long: key, CHECK command, token.
     pub fn certain_for(&self, now: Instant, least: Duration) -> Vec<(KeyId, String, String)> {
+        self.certain_since(now, now, least)
+    }
+
+    /// The same, without those that anything may have changed after that moment: it may be undone.
+    pub fn certain_since(
+        &self,
+        since: Instant,
+        now: Instant,
+        least: Duration,
+    ) -> Vec<(KeyId, String, String)> {
         let mut all = Vec::new();
         for (slot, holds) in &self.holds {
             for hold in holds {
-                let doubtful = self.is_doubtful(slot, Some(&hold.token), now, 0);
-                if hold.certain_until() > now + least && !doubtful {
+                let token = self.tokens.get(&hold.token);
+                let changed = token.and_then(|token| token.last_sent);
+                let is_older = hold.known <= since && changed.is_none_or(|last| last <= since);
+                let doubtful = self.is_doubtful(slot, Some(&hold.token), since, 0);
+                if is_older && hold.certain_until() > now + least && !doubtful {
                     let check = format!("{}.CHECK", hold.claim.family().prefix());
                     all.push((slot.clone(), check, hold.token.clone()));
                 }

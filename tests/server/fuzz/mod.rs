@@ -7,7 +7,8 @@
 //! - `meaning`, `replies`, `conditions`: which replies a request may get;
 //! - `ledger`, `known_hold`, `doubt`, `seen_fences`, `gates`: which holds certainly live, and which grants that
 //!   excludes;
-//! - `fleet`: the servers, which are compared, killed, and change roles;
+//! - `upheavals`: what happens to the servers as a whole, and when;
+//! - `fleet`: the servers, which are compared, killed, lose power, are cut off, and change roles;
 //! - `tally`: how much a run has done;
 //! - `finish`: what must be true at the end of a run; `reduce`: the shortest log that still fails.
 //!
@@ -35,6 +36,7 @@ pub mod run_view;
 mod seen_fences;
 pub mod step;
 mod tally;
+mod upheavals;
 pub mod words;
 
 use std::path::Path;
@@ -46,6 +48,7 @@ use log::{Log, LogLine};
 use plan::{Mix, Plan};
 use step::Step;
 use tally::Tally;
+use upheavals::Upheavals;
 
 use crate::support::steadily;
 
@@ -66,17 +69,6 @@ const MIX: Mix = Mix {
 /// How often the servers are compared, and how often the replicas are asked for unapplied changes.
 const COMPARE_EVERY: Duration = Duration::from_millis(1_200);
 const ASK_EVERY: Duration = Duration::from_millis(250);
-/// What happens to the servers as a whole: one after the other, over and over.
-const UPHEAVALS: [Step; 7] = [
-    Step::Failover,
-    Step::Kill,
-    Step::Freeze,
-    Step::Switch,
-    Step::KillReplica,
-    Step::Load,
-    Step::Resync,
-];
-
 /// One run: the servers, the driver that talks to them, and the log.
 struct FuzzRun {
     fleet: Fleet,
@@ -89,8 +81,8 @@ struct FuzzRun {
 
 impl FuzzRun {
     #[track_caller]
-    fn start(log: Option<Log>) -> FuzzRun {
-        let fleet = Fleet::start();
+    fn start(on_hosts: bool, log: Option<Log>) -> FuzzRun {
+        let fleet = Fleet::start(on_hosts);
         let driver = Driver::new(fleet.primary(), CONNECTIONS);
         FuzzRun {
             fleet,
@@ -164,22 +156,21 @@ fn run_random_steps(seed: u64, seconds: u64) {
     let name = format!("target/fuzz/seed-{seed}-{}.log", std::process::id());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let heading = format!("seed {seed}, {seconds} seconds, {server}");
-    let mut run = FuzzRun::start(Some(Log::create(path, &heading, AGAIN, false)));
+    // On the hosts clients connect by Unix sockets, otherwise as most of them do.
+    let on_hosts = !seed.is_multiple_of(2);
+    let log = Log::create(path, &heading, AGAIN, false);
+    let mut run = FuzzRun::start(on_hosts, Some(log));
     let mut plan = Plan::new(seed, MIX);
+    let upheave_every = Duration::from_millis((seconds * 1_000 / 12).clamp(1_000, 5_000));
+    let mut upheavals = Upheavals::new(seed, run.fleet.means(), upheave_every);
     let start = Instant::now();
-    let upheave_every = Duration::from_millis((seconds * 1_000 / 8).clamp(1_000, 5_000));
-    let (mut compared, mut upheaved, mut upheavals) = (start, start, 0);
+    let mut compared = start;
     let mut number = 0;
     while start.elapsed() < Duration::from_secs(seconds) {
         number += 1;
-        let (pause, step) = if upheaved.elapsed() >= upheave_every {
-            upheaved = Instant::now();
-            upheavals += 1;
-            (
-                Duration::ZERO,
-                UPHEAVALS[(upheavals - 1) % UPHEAVALS.len()].clone(),
-            )
-        } else if compared.elapsed() >= COMPARE_EVERY {
+        let (pause, step) = if let Some(step) = upheavals.next() {
+            (Duration::ZERO, step)
+        } else if compared.elapsed() >= COMPARE_EVERY && !upheavals.is_under_way() {
             compared = Instant::now();
             (Duration::ZERO, Step::Compare)
         } else {
@@ -187,13 +178,19 @@ fn run_random_steps(seed: u64, seconds: u64) {
         };
         run.perform(number, pause, step);
     }
+    if let Some(end) = upheavals.finish() {
+        run.perform(number + 1, Duration::ZERO, end);
+    }
     run.finish();
 }
 
 /// Carries out the steps of a log again.
 #[track_caller]
 fn replay(lines: &[LogLine], log: Option<Log>) {
-    let mut run = FuzzRun::start(log);
+    let on_hosts = lines
+        .iter()
+        .any(|line| matches!(line.step, Step::Cut { .. }));
+    let mut run = FuzzRun::start(on_hosts, log);
     for line in lines {
         run.perform(line.number, line.pause, line.step.clone());
     }

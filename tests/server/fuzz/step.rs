@@ -7,8 +7,12 @@
 //! c7 fin DLOCK.ACQUIRE a TOKEN t5                 a request and the end of the connection, in one turn
 //! close c7                                        the end of the connection alone
 //! settle                                          wait until every request is answered that cannot wait
-//! compare | failover | switch | kill | load | reload | freeze | kill-replica | resync
+//! compare | failover | switch | kill | load | reload | freeze | kill-replica | resync | join
 //!                                                 what happens to the servers: see `fleet`
+//! power-loss 37                                   the same; 37 % of what was not synced is there all the same
+//! power-loss-everysec 37                          the same, while writes are synced each second
+//! clock -3600000                                  the servers' wall clock is an hour behind from now on
+//! cut 0 2                                         the hosts of these servers are cut off, until `join`
 //! ```
 //!
 //! A word may stand for a value that is known only when it is sent, and that differs from run to run: `$client:7` is
@@ -17,6 +21,7 @@
 //! `$each` and `$busy:5` are scripts. So a log can be sent again, also with lines left out.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// The operator's connection: CLIENT KILL, CONFIG SET and the like.
 pub const OPERATOR: usize = 0;
@@ -75,6 +80,21 @@ pub enum Step {
     KillReplica,
     /// The replicas must take all data anew.
     Resync,
+    /// The primary's machine loses power: so much of what was not synced is there all the same.
+    PowerLoss {
+        kept_per_cent: u32,
+        /// Writes were synced each second, and not before each reply.
+        everysec: bool,
+    },
+    /// The wall clock of all servers is so far ahead of the right time, or behind it.
+    Clock {
+        ms: i64,
+    },
+    /// No packet reaches or leaves the hosts of these servers, until [`Step::Join`].
+    Cut {
+        hosts: Vec<usize>,
+    },
+    Join,
 }
 
 impl Step {
@@ -109,6 +129,15 @@ impl Step {
             "freeze" => Step::Freeze,
             "kill-replica" => Step::KillReplica,
             "resync" => Step::Resync,
+            "join" => Step::Join,
+            "power-loss" | "power-loss-everysec" => Step::PowerLoss {
+                kept_per_cent: plain(rest)?,
+                everysec: first == "power-loss-everysec",
+            },
+            "clock" => Step::Clock { ms: plain(rest)? },
+            "cut" => Step::Cut {
+                hosts: rest.split(' ').map(plain).collect::<Result<_, _>>()?,
+            },
             "close" => Step::Close { on: number(rest)? },
             on => {
                 let on = number(on)?;
@@ -125,6 +154,10 @@ impl Step {
             }
         })
     }
+}
+
+fn plain<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("'{text}' is no number"))
 }
 
 fn number(name: &str) -> Result<usize, String> {
@@ -157,6 +190,19 @@ impl fmt::Display for Step {
             Step::Freeze => f.write_str("freeze"),
             Step::KillReplica => f.write_str("kill-replica"),
             Step::Resync => f.write_str("resync"),
+            Step::PowerLoss {
+                kept_per_cent,
+                everysec,
+            } => {
+                let lazily = if *everysec { "-everysec" } else { "" };
+                write!(f, "power-loss{lazily} {kept_per_cent}")
+            }
+            Step::Clock { ms } => write!(f, "clock {ms}"),
+            Step::Cut { hosts } => {
+                f.write_str("cut")?;
+                hosts.iter().try_for_each(|host| write!(f, " {host}"))
+            }
+            Step::Join => f.write_str("join"),
             Step::Close { on } => write!(f, "close {}", Connection(*on)),
             Step::Send { on, requests, fin } => {
                 write!(f, "{}", Connection(*on))?;
@@ -261,6 +307,17 @@ fn steps_are_read_as_they_were_written() {
         Step::Freeze,
         Step::KillReplica,
         Step::Resync,
+        Step::PowerLoss {
+            kept_per_cent: 37,
+            everysec: false,
+        },
+        Step::PowerLoss {
+            kept_per_cent: 0,
+            everysec: true,
+        },
+        Step::Clock { ms: -3_600_000 },
+        Step::Cut { hosts: vec![0, 2] },
+        Step::Join,
     ];
     for step in steps {
         let text = step.to_string();

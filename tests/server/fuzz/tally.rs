@@ -29,7 +29,16 @@ impl Tally {
             Step::Freeze => Some("server: frozen"),
             Step::KillReplica => Some("server: replica kill -9"),
             Step::Resync => Some("link: full resynchronisation"),
-            Step::Settle | Step::Compare => None,
+            Step::PowerLoss {
+                everysec: false, ..
+            } => Some("disk: power lost"),
+            Step::PowerLoss { everysec: true, .. } => Some("disk: power lost, synced each second"),
+            Step::Clock { .. } => Some("server: wall clock set"),
+            Step::Cut { hosts } => Some(match hosts.len() {
+                1 => "link: a host cut off",
+                _ => "link: several hosts cut off",
+            }),
+            Step::Settle | Step::Compare | Step::Join => None,
         };
         if let Some(fault) = fault {
             *self.faults.entry(fault).or_default() += 1;
