@@ -12,9 +12,11 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 #: The deadline for things that must happen: much longer than they take.
 SOON = 30.0
@@ -26,7 +28,7 @@ def eventually(holds: Callable[[], Any], what: str, within: float = SOON) -> Any
     while True:
         # A server that changes its role closes connections.
         value = None
-        with contextlib.suppress(redis.ConnectionError):
+        with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):
             value = holds()
         if value:
             return value
@@ -49,12 +51,28 @@ def free_port() -> int:
 
 
 class Server:
-    """One server. It may be stopped, killed and started again on its port."""
+    """One server. It may be stopped, killed and started again on its port.
 
-    def __init__(self, *arguments: str, sentinel_of: Optional[int] = None) -> None:
+    `under` are the words before its program, `addresses` where it listens; it is known by the last of them.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        sentinel_of: Optional[int] = None,
+        watches: str = "127.0.0.1",
+        quorum: int = 1,
+        environment: Optional[Dict[str, str]] = None,
+        under: Sequence[str] = (),
+        addresses: Sequence[str] = ("127.0.0.1",),
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dsync-client-")
         self._arguments = list(arguments)
         self._sentinel_of = sentinel_of
+        self._monitor = f"monitor locks {watches} {sentinel_of} {quorum}"
+        self._environment = environment or {}
+        self._under = under
+        self._addresses = addresses
         self._process: Optional[subprocess.Popen[bytes]] = None
         #: Keeps the port of a server that is dead, so that no other one answers there.
         self._tombstone: Optional[socket.socket] = None
@@ -65,25 +83,39 @@ class Server:
                 return
         raise AssertionError(f"no server has started:\n{self.log()}")
 
+    @property
+    def address(self) -> str:
+        return self._addresses[-1]
+
+    @property
+    def folder(self) -> str:
+        """Where its files are."""
+        return self._folder.name
+
     def start(self) -> None:
         self._give_port_back()
         assert self._try_to_start(), f"the server does not start again:\n{self.log()}"
 
     def _try_to_start(self) -> bool:
-        command = [os.environ["DSYNC_TEST_SERVER"]]
+        command = [*self._under, os.environ["DSYNC_TEST_SERVER"]]
         if self._sentinel_of is not None:
             config = Path(self._folder.name, "sentinel.conf")
             config.write_text(
-                f"sentinel monitor locks 127.0.0.1 {self._sentinel_of} 1\n"
+                f"sentinel {self._monitor}\n"
                 "sentinel down-after-milliseconds locks 1000\n"
                 "sentinel failover-timeout locks 3000\n"
             )
             command += [str(config), "--sentinel"]
         else:
             command += ["--save", "", "--loadmodule", os.environ["DSYNC_TEST_MODULE"]]
-        command += ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self._folder.name]
+        command += ["--port", str(self.port), "--bind", *self._addresses, "--dir", self._folder.name]
         command += ["--logfile", "log", *self._arguments]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        environment = {**os.environ, **self._environment}
+        # A preloaded library finds the files there, also before the server changes to it.
+        folder = self.folder if self._environment else None
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder
+        )
         deadline = time.monotonic() + SOON
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -101,7 +133,11 @@ class Server:
         return path.read_text()[-4_000:] if path.exists() else "(no log)"
 
     def client(self, **settings: Any) -> Any:
-        return redis.Redis(port=self.port, **settings)
+        if self.address != "127.0.0.1":
+            # Nobody answers from a host that is cut off, however often he is asked.
+            once = Retry(NoBackoff(), 0)
+            settings = {"socket_timeout": 5, "socket_connect_timeout": 1, "retry": once, **settings}
+        return redis.Redis(host=self.address, port=self.port, **settings)
 
     def stop(self) -> None:
         """The process stands still, as in a frozen virtual machine."""
@@ -121,7 +157,7 @@ class Server:
             self._tombstone = socket.socket()
             self._tombstone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
-                self._tombstone.bind(("127.0.0.1", self.port))
+                self._tombstone.bind((self.address, self.port))
 
     def _give_port_back(self) -> None:
         if self._tombstone is not None:
@@ -149,9 +185,10 @@ def closing(*servers: Server) -> Iterator[None]:
             server.close()
 
 
-def replica_of(primary: Server) -> Server:
+def replica_of(primary: Server, *arguments: str, **settings: Any) -> Server:
     """Starts a replica, and returns it when it has everything."""
-    replica = Server("--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0")
+    address = f"{primary.address} {primary.port}"
+    replica = Server("--replicaof", address, "--repl-diskless-sync-delay", "0", *arguments, **settings)
     until_in_sync(primary)
     return replica
 
@@ -192,9 +229,9 @@ def promote(replica: Server, asked: Server, *command: str) -> None:
 class Watched:
     """A primary and its replica, with a Sentinel that calls them ``locks``."""
 
-    def __init__(self) -> None:
-        self.primary = Server()
-        self.replica = replica_of(self.primary)
+    def __init__(self, *arguments: str, environments: Sequence[Dict[str, str]] = ({}, {})) -> None:
+        self.primary = Server(*arguments, environment=environments[0])
+        self.replica = replica_of(self.primary, *arguments, environment=environments[1])
         self.sentinel = Server(sentinel_of=self.primary.port)
         guard = self.sentinel.client()
         eventually(lambda: guard.sentinel_slaves("locks"), "a replica that the sentinel knows")
@@ -238,8 +275,9 @@ class Watched:
 class Cluster:
     """Three primaries, and a replica of the first one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: str) -> None:
         options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"]
+        options += arguments
         self.nodes: List[Server] = [Server(*options, "--appendonly", "no") for _ in range(4)]
         try:
             self._join()
@@ -269,6 +307,14 @@ class Cluster:
     def id_of(self, node: Server) -> str:
         name = node.client().execute_command("CLUSTER", "MYID")
         return name.decode() if isinstance(name, bytes) else str(name)
+
+    def serves(self, node: Server, slot: int) -> bool:
+        """Whether all nodes have heard that this one serves the slot."""
+
+        def owner(told: Any) -> Any:
+            return next(row[2][1] for row in told if row[0] <= slot <= row[1])
+
+        return all(owner(other.client().execute_command("CLUSTER", "SLOTS")) == node.port for other in self.nodes)
 
     def owner_of(self, key: str) -> Server:
         slot = int(self.nodes[0].client().execute_command("CLUSTER", "KEYSLOT", key))
@@ -336,8 +382,8 @@ class Cluster:
 class Proxy:
     """A way to a server that can be cut: what is sent then is lost, and no connection is closed."""
 
-    def __init__(self, port: int) -> None:
-        self._target = port
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+        self._target = (address, port)
         self._is_cut = threading.Event()
         self._is_deaf = threading.Event()
         self._delay = 0.0
@@ -377,10 +423,11 @@ class Proxy:
                 if self._is_cut.is_set():
                     continue
                 try:
-                    far = socket.create_connection(("127.0.0.1", self._target))
+                    far = socket.create_connection(self._target, timeout=1)
                 except OSError:  # Nobody listens there, so nobody does here.
                     near.close()
                     continue
+                far.settimeout(None)
                 self._sockets.append(far)
                 for ends in ((near, far, self._is_cut, self._is_cut), (far, near, self._is_cut, self._is_deaf)):
                     threading.Thread(target=self._forward, args=ends, daemon=True).start()

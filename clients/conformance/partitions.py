@@ -1,0 +1,123 @@
+"""Hosts for a fleet (soak.py) that are cut off from each other, with a group behind Sentinels."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter
+from typing import Any, List
+
+import redis
+from servers import Proxy, Server, eventually, until_in_sync
+
+from hosts import Host
+from topologies import HEALED_WITHIN, Faults, Topology, common, for_a_while
+
+
+class Hosts(Topology):
+    """A primary and two replicas on three hosts, with a Sentinel on each: any two of them may promote one.
+
+    All holds are confirmed by both replicas: so whoever is promoted knows them, on whichever side of a partition.
+    """
+
+    name = "hosts"
+    mode = "sentinel"
+    confirmed = ("lock", "permits", "work")
+    replicas = 2
+
+    def __init__(self) -> None:
+        self.keys = ["lock:1", "lock:2", "permits:1"]
+        self.claims = []
+        self.hosts = [Host(number) for number in (1, 2, 3)]
+        self._servers: List[Server] = []
+        for host in self.hosts:
+            # A link without an answer is given up soon.
+            options = ["--protected-mode", "no", "--repl-diskless-sync-delay", "0", "--repl-timeout", "10"]
+            if self._servers:
+                options += ["--replicaof", f"{self.hosts[0].address} {self._servers[0].port}"]
+            self._servers.append(Server(*options, under=host.entry, addresses=[host.address]))
+        primary = self._servers[0]
+        watch = {"sentinel_of": primary.port, "watches": primary.address, "quorum": 2}
+        self.sentinels = [Server(under=host.entry, addresses=[host.address], **watch) for host in self.hosts]
+        for sentinel in self.sentinels:
+            # One that a busy machine holds up for two seconds would do nothing for thirty.
+            sentinel.client().execute_command("SENTINEL", "DEBUG", "tilt-trigger", 60_000)
+        # The drivers know all Sentinels, as if they were here.
+        self.ways = [Proxy(sentinel.port, sentinel.address) for sentinel in self.sentinels]
+        self.heal()
+
+    def servers(self) -> List[Server]:
+        return self._servers
+
+    def ports(self) -> List[int]:
+        return [way.port for way in self.ways]
+
+    def close(self) -> None:
+        for server in (*self._servers, *self.sentinels):
+            server.close()
+        for way in self.ways:
+            way.close()
+        for host in self.hosts:
+            host.close()
+
+    def primary(self) -> Server:
+        """The one that most Sentinels tell of."""
+        told: Counter[str] = Counter()
+        for sentinel in self.sentinels:
+            with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):
+                told[sentinel.client().sentinel_master("locks")["ip"]] += 1
+        address, _ = told.most_common(1)[0]
+        return next(server for server in self._servers if server.address == address)
+
+    def heal(self) -> None:
+        """Waits until all know one primary, and it has both replicas."""
+
+        def is_in_order() -> bool:
+            primary = self.primary()
+            for sentinel in self.sentinels:
+                told = sentinel.client().sentinel_master("locks")
+                if (told["ip"], told["num-other-sentinels"], told["num-slaves"]) != (primary.address, 2, 2):
+                    return False
+            about = primary.client().info("replication")
+            replicas = [about.get(f"slave{number}", {}) for number in (0, 1)]
+            return about["role"] == "master" and all(replica.get("state") == "online" for replica in replicas)
+
+        eventually(is_in_order, "a group in order", within=HEALED_WITHIN)
+        until_in_sync(self.primary())
+
+    def some(self, chance: random.Random) -> List[Host]:
+        return chance.sample(self.hosts, chance.randrange(1, len(self.hosts) + 1))
+
+    def faults(self, chance: random.Random) -> Faults:
+        def cut_off() -> None:
+            self.part([host.cut_off for host in self.some(chance)], chance)
+
+        def split() -> None:
+            # Often the old primary stays with the drivers, and the others promote a new one.
+            others = [host for host in self.hosts if host.address != self.primary().address]
+            self.part([host.split_off for host in chance.choice([others, self.some(chance)])], chance)
+
+        def vanished() -> None:
+            self.heal()
+            old = self.primary()
+            host = next(host for host in self.hosts if host.address == old.address)
+            host.cut_off()
+            # No end of a connection leaves the host.
+            old.kill()
+            eventually(lambda: self.primary() is not old, "a failover", within=HEALED_WITHIN)
+            host.join()
+            old.start()
+
+        own: Faults = {
+            "link: hosts cut off": cut_off,
+            "link: network split": split,
+            "server: host vanished": vanished,
+        }
+        return {**common([self.primary()], chance), **own}
+
+    def part(self, cuts: List[Any], chance: random.Random) -> None:
+        for cut in cuts:
+            cut()
+        for_a_while(chance, 0.3, 8)
+        for host in self.hosts:
+            host.join()

@@ -1,0 +1,161 @@
+"""A cluster for a fleet (soak.py): failovers, and a slot that moves from one shard to another and back."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from typing import Callable, Iterator, List, Optional
+
+import redis
+from servers import SOON, Cluster, Server, eventually, promote, until_in_sync, until_primary
+
+from ledger import Claim
+from topologies import HEALED_WITHIN, Faults, Topology, common, for_a_while
+
+
+class Slots(Topology):
+    """A cluster. The holds of the first shard, which has a replica, are confirmed; the slot of `moving` moves."""
+
+    name = mode = "cluster"
+
+    def __init__(self) -> None:
+        self.cluster = Cluster("--enable-debug-command", "yes")
+        self.claims = []
+        first, second, third = self.cluster.nodes[:3]
+
+        def key(kind: str, node: Server) -> str:
+            names = (f"{kind}:{number}" for number in range(1_000))
+            return next(name for name in names if self.cluster.owner_of(name) is node)
+
+        self.moving = key("lock", second)
+        self.ends = [second, third]
+        self.keys = [key("lock-confirmed", first), key("permits-confirmed", first), self.moving, key("permits", third)]
+        self.confirmed = ("lock-confirmed", "permits-confirmed")
+        self.work = f"work:{{{self.keys[-1]}}}:"
+        self.primary, self.replica = first, self.cluster.replica
+        self.slot = int(first.client().execute_command("CLUSTER", "KEYSLOT", self.moving))
+        about = first.client().info("server")
+        self.is_atomic = int(str(about.get("valkey_version", "0")).split(".")[0]) >= 9
+
+    def servers(self) -> List[Server]:
+        return self.cluster.nodes
+
+    def ports(self) -> List[int]:
+        return [node.port for node in self.cluster.nodes]
+
+    def heal(self) -> None:
+        """Waits for the first shard's primary and its replica. They change also if one was busy for too long."""
+
+        def is_in_order() -> bool:
+            if self.replica.client().info("replication")["role"] == "master":
+                self.primary, self.replica = self.replica, self.primary
+            told = self.primary.client().info("replication")
+            return bool(told["role"] == "master" and told.get("slave0", {}).get("state") == "online")
+
+        eventually(is_in_order, "a primary with its replica", within=HEALED_WITHIN)
+        until_in_sync(self.primary)
+
+    def failed_over(self, heal: Callable[[Server], None]) -> None:
+        until_primary(self.replica)
+        self.primary, self.replica = self.replica, self.primary
+        heal(self.replica)
+        old = self.replica.client()
+        eventually(lambda: old.info("replication")["role"] == "slave", "the old primary as a replica")
+        until_in_sync(self.primary)
+
+    def faults(self, chance: random.Random) -> Faults:
+        self.heal()
+
+        def ordered() -> None:
+            promote(self.replica, self.replica, "CLUSTER", "FAILOVER")
+            self.failed_over(lambda old: None)
+
+        def frozen() -> None:
+            self.primary.stop()
+            self.failed_over(Server.go_on)
+
+        own = {
+            "server: failover ordered": ordered,
+            "server: primary frozen": frozen,
+            "server: slot moved": self.move,
+            "server: slot move given up": lambda: self.give_up(chance),
+            "server: slot move given up and repeated": lambda: self.give_up(chance, then_move=True),
+        }
+        if self.is_atomic:
+            own["server: slot migrated at once"] = self.migrate
+            own["server: slot migration cancelled"] = lambda: self.cancel(chance)
+        return {**common(self.cluster.nodes[1:3], chance), **own}
+
+    def move(self) -> None:
+        source, target = self.ends
+        self.ends.reverse()
+        self.cluster.move(self.moving, target, source)
+
+    def give_up(self, chance: random.Random, then_move: bool = False) -> None:
+        """Begins to move the slot, once or twice, and gives up before any key is there.
+
+        A key that is not at the source is asked for at the target: it would be left there. So the fault holds the lock.
+        """
+        with self.held(chance):
+            source, target = self.ends
+            for _ in range(chance.randrange(1, 3)):
+                self.cluster.begin_to_move(self.moving, target, source)
+                for_a_while(chance, 0, 1.5)
+                for node in self.ends:
+                    node.client().execute_command("CLUSTER", "SETSLOT", self.slot, "STABLE")
+                for_a_while(chance, 0, 0.3)
+            if then_move:
+                self.move()
+
+    @contextlib.contextmanager
+    def held(self, chance: random.Random) -> Iterator[None]:
+        """Holds the lock meanwhile, as another client."""
+        token = f"fault-{chance.randrange(2**32)}"
+        asked = time.monotonic()
+        # Longer than a fault takes.
+        words = ("DLOCK.ACQUIRE", self.moving, "PX", 120_000, "BLOCK", int(2_000 * SOON), "TOKEN", token)
+        reply = self.ends[0].client().execute_command(*words)
+        assert reply is not None, f"nobody is served within {2 * SOON} s"
+        granted = time.monotonic()
+        try:
+            yield
+        finally:
+            until = time.monotonic()
+            self.claims.append(Claim(self.moving, token, reply[1], asked, granted, until))
+            self.ends[0].client().execute_command("DLOCK.RELEASE", self.moving, token)
+
+    def migrate(self) -> None:
+        """Moves the slot as a whole. The nodes may give that up by themselves."""
+        if self.begin_to_migrate() == "success":
+            _, target = self.ends
+            self.ends.reverse()
+            eventually(lambda: self.cluster.serves(target, self.slot), "the slot at its new node")
+
+    def cancel(self, chance: random.Random) -> None:
+        """Begins to move the slot as a whole, and cancels that before the target may own it."""
+        source = self.ends[0].client()
+        source.execute_command("DEBUG", "SLOTMIGRATION", "PREVENT-PAUSE", 1)
+        try:
+            self.begin_to_migrate(lambda: for_a_while(chance, 0, 2))
+        finally:
+            source.execute_command("DEBUG", "SLOTMIGRATION", "PREVENT-PAUSE", 0)
+
+    def begin_to_migrate(self, then_cancel_after: Optional[Callable[[], None]] = None) -> str:
+        """Returns how the migration has ended."""
+        source, target = self.ends
+        client = source.client(protocol=2, decode_responses=True)
+        to = ("SLOTSRANGE", self.slot, self.slot, "NODE", self.cluster.id_of(target))
+        client.execute_command("CLUSTER", "MIGRATESLOTS", *to)
+        if then_cancel_after is not None:
+            then_cancel_after()
+            with contextlib.suppress(redis.ResponseError):  # It has failed already.
+                client.execute_command("CLUSTER", "CANCELSLOTMIGRATIONS")
+
+        def ends() -> List[str]:
+            jobs = client.execute_command("CLUSTER", "GETSLOTMIGRATIONS")
+            # The newest comes first.
+            job = dict(zip(jobs[0][::2], jobs[0][1::2]))
+            return [job["state"]] if job["state"] in ("success", "failed", "cancelled") else []
+
+        return str(eventually(ends, "the end of a migration")[0])
