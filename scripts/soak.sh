@@ -7,9 +7,9 @@ cd "$(dirname "$0")/.."
 
 servers=${SERVERS:-}
 if [ -n "$servers" ]; then
-    sh scripts/need.sh build
+    sh scripts/need.sh build hosts peers
 else
-    sh scripts/need.sh build cli
+    sh scripts/need.sh build cli hosts peers
     for name in redis valkey; do
         servers="$servers $(sh scripts/server.sh "$name" || true)"
     done
@@ -21,8 +21,13 @@ if [ -z "$(echo "$servers" | tr -d ' ')" ]; then
     echo "dsync: no server to soak. Name one: SERVERS=/path/to/redis-server" >&2
     exit 1
 fi
+# shellcheck source=scripts/test-settings.sh
+. scripts/test-settings.sh
 cargo build --release
 cargo test --quiet --no-run --test server
+# Once, before two rounds may want it. Each client builds in a folder of its own.
+# shellcheck source=clients/conformance/prepare.sh
+(unset CARGO_TARGET_DIR && cd clients/conformance && . ./prepare.sh) >&2
 record=''
 [ -z "${RECORD:-}" ] || record=--record
 # shellcheck disable=SC2086 # a word each

@@ -2,7 +2,7 @@
 """Runs random commands and faults for hours, and keeps a record: `make soak HOURS=8`.
 
 `run.py HOURS SERVER ...` plays rounds, two at a time, on these servers in turn, each with a seed of its own: of the
-fuzzer (tests/server/fuzz), and, from the second turn on, every fourth of a fleet (clients/conformance/soak.py).
+fuzzer (tests/server/fuzz), and every fourth of a fleet (clients/conformance/soak.py).
 The last line tells what was done in all; it exits with 1 if a round has failed, which prints the command that plays it
 again.
 With `--record` a line for each server is added to record.jsonl beside this file.
@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple
+from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_name("record.jsonl")
@@ -34,6 +34,10 @@ STORY = "fuzz::random_commands_and_faults_break_no_guarantee"
 ROUND = 60
 #: Rounds that run at the same time.
 AT_ONCE = 2
+#: One in so many is of a fleet.
+FLEET_EVERY = 4
+#: Seconds that a round takes beside those of its faults: servers start, and all is compared at the end.
+BESIDE = 10
 #: Faults of servers, links and disks begin so; the others are of clients, connections and keys.
 OF_SERVERS = ("server: ", "link: ", "disk: ")
 #: Between these lines RELIABILITY.md has the figures.
@@ -88,10 +92,25 @@ def play(server: str, of_fleet: bool, seed: int, seconds: int) -> Round:
     )
 
 
+def round_of(number: int, servers: List[str]) -> Tuple[str, bool]:
+    """The server of a round, and whether it is of a fleet: each kind goes through the servers by itself."""
+    fleets, in_turn = divmod(number, FLEET_EVERY)
+    if in_turn == FLEET_EVERY - 1:
+        return servers[fleets % len(servers)], True
+    return servers[(number - fleets) % len(servers)], False
+
+
+def rounds_at_least(servers: List[str]) -> int:
+    """How many rounds there are until each server had one of the fuzzer, and one was of a fleet."""
+    last = len(servers) - 1
+    return max(FLEET_EVERY, last + last // (FLEET_EVERY - 1) + 1)
+
+
 def rounds(servers: List[str], hours: float) -> Iterator[Round]:
-    """Plays rounds until the time is over, on each server once at least."""
+    """Plays rounds until the time is over, on each server once at least, and one of a fleet at least."""
     end = time.monotonic() + hours * 3600
-    seconds = max(5, min(ROUND, int(hours * 3600 * AT_ONCE / len(servers)) - 5))
+    at_least = rounds_at_least(servers)
+    seconds = max(5, min(ROUND, int(hours * 3600 * AT_ONCE / at_least) - BESIDE))
     first_seed = int(time.time())
     played: List[Round] = []
     arrived = threading.Condition()
@@ -102,16 +121,14 @@ def rounds(servers: List[str], hours: float) -> Iterator[Round]:
         nonlocal given, running
         while True:
             with arrived:
-                if given >= len(servers) and time.monotonic() + seconds > end:
+                if given >= at_least and time.monotonic() + seconds > end:
                     running -= 1
                     arrived.notify()
                     return
                 number = given
                 given += 1
-            # None in the first turn, then another server in each.
-            turn = number // len(servers)
-            of_fleet = turn > 0 and (number + turn) % 4 == 3
-            round = play(servers[number % len(servers)], of_fleet, first_seed + number, seconds)
+            server, of_fleet = round_of(number, servers)
+            round = play(server, of_fleet, first_seed + number, seconds)
             with arrived:
                 played.append(round)
                 arrived.notify()
