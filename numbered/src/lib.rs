@@ -135,7 +135,7 @@ mod tests {
                 }
                 1 => assert_eq!(map.remove(number), model.remove(&number), "{number}"),
                 2 => {
-                    let is_even = |value: &mut u64| *value % 2 == 0;
+                    let is_even = |value: &mut u64| value.is_multiple_of(2);
                     let expected = model.get(&number).copied().filter(|value| value % 2 == 0);
                     expected.map(|_| model.remove(&number));
                     assert_eq!(map.remove_if(number, is_even), expected, "{number}");
