@@ -82,7 +82,9 @@ class Lab:
 
     def ask(self, *words: Any, server: Optional[Server] = None) -> Any:
         """Sends a command of the runner's own, to the server that has the key unless another is named."""
-        client = (server or self.server).client(protocol=2, decode_responses=True)
+        # redis-py would give up a wait after five seconds, and ask again.
+        settings = {"socket_timeout": None} if "BLOCK" in words else {}
+        client = (server or self.server).client(protocol=2, decode_responses=True, **settings)
         if self.mode == "cluster":
             # Its replica answers otherwise MOVED.
             client.execute_command("READONLY")
