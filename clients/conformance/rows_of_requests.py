@@ -103,7 +103,11 @@ def killed_waiter_costs_the_next_five_seconds(lab: Lab) -> None:
     lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60_000)
     wait_for(lab, lab.driver, "k")
     next_one = lab.aside(lambda: lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "next", "PX", 60_000, "BLOCK", 60_000))
+    eventually(lambda: lab.waiters("k") == 2, "a queue")
     lab.driver.kill()
+    # A request that is on its way still counts as a sign of life: then the dead one costs its lease. Left are the next
+    # one and the connection that asks.
+    eventually(lambda: len(lab.server.client().client_list()) == 2, "the end of its connections")
     begun = time.monotonic()
     assert lab.ask("DLOCK.RELEASE", "k", "mine") == 1
     assert next_one.result(timeout=SOON) is not None, lab.info("k")
