@@ -405,3 +405,6 @@ fn pieces_of(
         .chain(index.capped.into_iter().map(|_| None))
         .chain(lanes.map(|()| None))
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,6 +104,22 @@ fn hold_set_splits_its_holds_at_since() {
     }
 }
 
+/// A moment before `since` is one of an earlier term of this server. Such a hold has none yet, so it is not overdue.
+#[test]
+fn hold_is_overdue_from_its_due_on_unless_that_is_before_since() {
+    let (since, now) = (LeaseUs(100), LeaseUs(200));
+    for (at, is_overdue) in [(99, false), (100, true), (200, true), (201, false)] {
+        for others in 0..3 {
+            let mut set = HoldSet::default();
+            (1..=1 + others).for_each(|n| set.insert(hold(n, 1)));
+            set.set_moments(Fence(1), due(at));
+            let overdue = set.overdue(since, now).map(Hold::fence);
+            let expected = is_overdue.then_some(Fence(1));
+            assert_eq!(overdue, expected, "due at {at}, {others} others");
+        }
+    }
+}
+
 #[test]
 fn hold_set_finds_a_hold_under_its_new_due() {
     for size in 1..4 {
