@@ -31,25 +31,25 @@ const WAITERS: usize = 1_000;
 const HANDOFFS: usize = 400;
 
 /// Prepares a server and returns the instructions of one operation. callgrind's file is kept at the path.
-type Count<'a> = &'a dyn Fn(&mut Side, &Path) -> Result<f64>;
+pub type Count<'a> = &'a dyn Fn(Side, &Path) -> Result<f64>;
 
 /// One row: the operation, its short name for files, and the count of ours and of theirs.
-struct Operation<'a> {
-    line: &'static str,
-    what: String,
-    file: &'a str,
-    setting: Setting,
-    ours: Count<'a>,
-    theirs: Option<Count<'a>>,
+pub struct Operation<'a> {
+    pub line: &'static str,
+    pub what: String,
+    pub file: &'a str,
+    pub setting: Setting,
+    pub ours: Count<'a>,
+    pub theirs: Option<Count<'a>>,
 }
 
 pub fn run_requests(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     for request in &requests::ALL {
-        let count = |one: &One, side: &mut Side, kept: &Path| {
-            (one.prepare)(side)?;
-            each(side, kept, &mut one.work(2 * COMMANDS as u64), ROUNDS)
+        let count = |one: &One, mut side: Side, kept: &Path| {
+            (one.prepare)(&mut side)?;
+            each(&mut side, kept, &mut one.work(2 * COMMANDS as u64), ROUNDS)
         };
-        let theirs = |side: &mut Side, kept: &Path| match &request.theirs {
+        let theirs = |side: Side, kept: &Path| match &request.theirs {
             Some(peer) => count(peer, side, kept),
             None => Ok(f64::NAN),
         };
@@ -68,11 +68,11 @@ pub fn run_requests(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 
 pub fn run_pairs(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     for (setting, file) in [(Setting::Plain, "pair"), (Setting::Aof, "pair-aof")] {
-        let count = |pair: &PairOf, side: &mut Side, kept: &Path| {
-            load_script(side)?;
+        let count = |pair: &PairOf, mut side: Side, kept: &Path| {
+            load_script(&mut side)?;
             let mut work = Pairs::new(pair, 2 * COMMANDS as u64, DEPTH);
             // A round of first commands, and one of second ones.
-            each(side, kept, &mut work, 2 * ROUNDS)
+            each(&mut side, kept, &mut work, 2 * ROUNDS)
         };
         let operation = Operation {
             line: "pairs-instructions",
@@ -95,8 +95,8 @@ pub fn run_handoffs(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         (Setting::Aof, "handoff-aof"),
         (Setting::Replica, "handoff-replica"),
     ] {
-        let count = |queue, side: &mut Side, kept: &Path| {
-            let mut ring = Ring::new(side, queue, waiters)?;
+        let count = |queue, mut side: Side, kept: &Path| {
+            let mut ring = Ring::new(&mut side, queue, waiters)?;
             let mut hand_down = |side: &mut Side| -> Result<()> {
                 for _ in 0..handoffs {
                     ring.hand_down()?;
@@ -104,8 +104,8 @@ pub fn run_handoffs(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
                 }
                 Ok(())
             };
-            hand_down(side)?;
-            Ok(counting::count(side, kept, hand_down)? / handoffs as f64)
+            hand_down(&mut side)?;
+            Ok(counting::count(&mut side, kept, hand_down)? / handoffs as f64)
         };
         let operation = Operation {
             line: "handoff-instructions",
@@ -121,14 +121,14 @@ pub fn run_handoffs(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 }
 
 impl Operation<'_> {
-    fn row(&self, bench: &Bench) -> Result<Row> {
+    pub fn row(&self, bench: &Bench) -> Result<Row> {
         let out = bench.options.out.join("callgrind");
         fs::create_dir_all(&out).context(out.display())?;
         let count = |module: Option<&Path>, count: Count<'_>, whose: &str| {
             let mut side = bench.counted(module, self.setting)?;
             side.lanes.truncate(LANES);
             counting::mark(&mut side)?;
-            count(&mut side, &out.join(format!("{}.{whose}", self.file)))
+            count(side, &out.join(format!("{}.{whose}", self.file)))
         };
         let (mut samples, mut old) = (Samples::default(), Vec::new());
         for _ in 0..bench.pairs() {

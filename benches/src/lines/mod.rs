@@ -192,4 +192,9 @@ pub const ALL: &[Line] = &[
         "what it executes for a hand-off among 1,000 waiters",
         instructions::run_handoffs,
     ),
+    instructions(
+        "lanes-instructions",
+        "what it executes for a hand-off in a semaphore with lanes",
+        lanes::run_instructions,
+    ),
 ];

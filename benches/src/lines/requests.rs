@@ -42,7 +42,7 @@ impl One {
     }
 }
 
-pub const ALL: [Request; 5] = [
+pub const ALL: [Request; 6] = [
     Request {
         name: "refused",
         what: "refused ACQUIRE PX / refused SET NX PX",
@@ -73,6 +73,23 @@ pub const ALL: [Request; 5] = [
     },
     Request {
         name: "renew",
+        what: "RENEW / PEXPIRE",
+        ours: One {
+            prepare: hold_locks,
+            write: |number, out| {
+                let (key, token) = (key(number % HELD), token(number % HELD));
+                write_request(out, &[b"DLOCK.RENEW", &key, &token]);
+            },
+            is_right: is_one,
+        },
+        theirs: Some(One {
+            prepare: hold_keys,
+            write: |number, out| write_request(out, &[b"PEXPIRE", &key(number % HELD), LEASE]),
+            is_right: is_one,
+        }),
+    },
+    Request {
+        name: "renew-px",
         what: "RENEW PX / PEXPIRE",
         ours: One {
             prepare: hold_locks,
