@@ -61,6 +61,12 @@ class Round(NamedTuple):
         return f"SEED={self.seed} SECONDS={self.seconds} SERVERS={self.server} make fuzz"
 
 
+def story(output: str) -> str:
+    """Returns what a round that failed says first, and its last lines: between them are the servers' logs."""
+    first = output[: output.find("panicked at") + 2_000]
+    return output if len(output) < 30_000 else f"{first[-4_000:]}\n...\n{output[-20_000:]}"
+
+
 def play(server: str, of_fleet: bool, seed: int, seconds: int) -> Round:
     if of_fleet:
         command = ["sh", "clients/conformance/soak.sh", str(seconds), str(seed)]
@@ -167,7 +173,7 @@ def soak(servers: List[str], hours: float, keep: bool) -> bool:
         print(f"soak: {name}, {what}, seed {round.seed}, {round.seconds} s: {result}", flush=True)
         if not round.passed:
             row["failed"].append(round.seed)
-            print(round.output[-20_000:])
+            print(story(round.output))
             print(f"again: {round.again()}", flush=True)
     if keep:
         head = ["git", "rev-parse", "HEAD"]
