@@ -56,7 +56,7 @@ mod samples;
 mod table;
 mod unreadable;
 
-use crc::{CRC_32_ISCSI, Crc, Table};
+use crc32c::crc32c;
 
 use crate::change::Change;
 use crate::types::{Family, MAX_RESULT_LEN};
@@ -72,8 +72,6 @@ pub const MAX_LEN: usize = 2 * MAX_RESULT_LEN + (1 << 18);
 
 const MORE: u8 = 0x80;
 
-/// With this table it takes 16 bytes at a step.
-static CHECK: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 const CHECK_LEN: usize = 4;
 
 /// Splits changes into slices that can share a string.
@@ -107,7 +105,7 @@ pub(super) fn end(buffer: &mut Vec<u8>, more: bool) {
     if more && let Some(family) = buffer.get_mut(1) {
         *family |= MORE;
     }
-    let check = CHECK.checksum(buffer);
+    let check = crc32c(buffer);
     buffer.extend_from_slice(&check.to_le_bytes());
 }
 
@@ -135,7 +133,7 @@ pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
     let Some((written, check)) = packed.split_last_chunk::<CHECK_LEN>() else {
         return Err(Unreadable::Damaged);
     };
-    if CHECK.checksum(written) != u32::from_le_bytes(*check) {
+    if crc32c(written) != u32::from_le_bytes(*check) {
         return Err(Unreadable::Damaged);
     }
     let [_, family, changes @ ..] = written else {

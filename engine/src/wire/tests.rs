@@ -166,7 +166,7 @@ fn unpacked(packed: &[u8]) -> Result<(Family, bool, Vec<Change>), Unreadable> {
 
 /// Appends the right checksum to any bytes: a checksum keeps out damage, but not an attacker.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
-    [bytes, &CHECK.checksum(bytes).to_le_bytes()].concat()
+    [bytes, &crc32c(bytes).to_le_bytes()].concat()
 }
 
 fn without_check(packed: &[u8]) -> &[u8] {
