@@ -7,5 +7,6 @@ pub mod kept;
 pub mod lanes;
 pub mod place;
 pub mod queues;
+mod room;
 pub mod sweep;
 pub mod wait_queue;

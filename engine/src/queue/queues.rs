@@ -5,17 +5,17 @@
 //! not move it. A queue exists only while it has entries. On a server that follows another these are kept places.
 //!
 //! Each change of a queue must change all indexes in the same function, so they are here together. What concerns only
-//! kept places is in [`super::kept`]; how a flush drops these, and how queues become due, in [`super::sweep`].
+//! kept places is in [`super::kept`]; how many may wait, in [`super::room`]; how a flush drops kept places, and how queues
+//! become due, in [`super::sweep`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use dsync_numbered::Numbered;
 
-use crate::answer::{Answer, FullQueue};
+use crate::answer::Answer;
 use crate::queue::place::{Place, Presence, Watcher};
 use crate::queue::wait_queue::{Left, Piece, WaitQueue};
-use crate::settings::Settings;
 use crate::short_bytes::KeyName;
 use crate::store::leftovers::Leftovers;
 use crate::store::spaces::Spaces;
@@ -124,64 +124,6 @@ impl Queues {
     pub(super) fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
-    }
-
-    /// Returns how many requests wait in a queue and how many may, and the same of the server. Vacant places make way.
-    /// With `kept`, those on kept places: they take at most half of each bound, because one connection can make many.
-    pub(super) fn taken(
-        &self,
-        queue: Option<QueueId>,
-        kept: bool,
-        settings: &Settings,
-    ) -> [(u64, u64); 2] {
-        let queue = queue.and_then(|id| self.get(id));
-        let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
-        if kept {
-            let here = queue.map_or(0, WaitQueue::kept) as u64;
-            return [(here, per_key / 2), (self.kept, server / 2)];
-        }
-        let here = queue.map_or(0, WaitQueue::waiters) as u64;
-        let waiters = self.places - self.vacant.len() as u64;
-        [(here, per_key), (waiters, server)]
-    }
-
-    /// Checks that there is room for so many more places in a queue, kept ones or others, if vacant ones are given up
-    /// for them.
-    ///
-    /// # Errors
-    /// If those that wait would go beyond a bound, or beyond the half of one: that bound or half.
-    pub fn check_room(
-        &self,
-        queue: Option<QueueId>,
-        more: u64,
-        kept: bool,
-        settings: &Settings,
-    ) -> Result<(), FullQueue> {
-        let is_full = |(taken, most): (u64, u64)| taken.saturating_add(more) > most;
-        let [here, all] = self.taken(queue, kept, settings);
-        Err(match (is_full(here), is_full(all)) {
-            (true, _) if kept => FullQueue::HalfOfKey(here.1),
-            (true, _) => FullQueue::Key(here.1),
-            (false, true) if kept => FullQueue::HalfOfServer(all.1),
-            (false, true) => FullQueue::Server(all.1),
-            (false, false) => return Ok(()),
-        })
-    }
-
-    /// Gives up vacant places, the oldest first, until there is room for one more place in a queue.
-    pub fn give_up_vacant(&mut self, queue: Option<QueueId>, settings: &Settings) {
-        let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
-        while let Some(id) = queue
-            && let Some(full) = self.get(id).filter(|queue| queue.len() as u64 >= per_key)
-            && let Some(rank) = full.oldest_vacant()
-        {
-            self.leave(id, rank);
-        }
-        while self.places >= server
-            && let Some((_, rank, id)) = self.vacant.first().copied()
-        {
-            self.leave(id, rank);
-        }
     }
 
     /// Puts a place into a queue.

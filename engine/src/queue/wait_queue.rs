@@ -28,6 +28,7 @@ mod in_lanes;
 mod index;
 #[cfg(debug_assertions)]
 mod invariants;
+mod watchers;
 
 use in_lanes::QueueLanes;
 use index::Index;
@@ -165,10 +166,6 @@ impl WaitQueue {
         !self.line.is_empty()
     }
 
-    pub fn has_watching(&self) -> bool {
-        !self.watching.is_empty()
-    }
-
     /// Whether a request waits that is not of this family.
     pub fn has_other_line(&self, family: Family) -> bool {
         self.index.by_family[family as usize] < self.line.len()
@@ -277,13 +274,6 @@ impl WaitQueue {
         places.insert(place.rank(), place);
     }
 
-    pub(super) fn watch(&mut self, rank: Rank, watcher: Watcher, decided: Option<Answer>) {
-        match decided {
-            None => drop(self.watching.insert(rank, watcher)),
-            Some(answer) => self.answered.push_back((answer, [(rank, watcher)].into())),
-        }
-    }
-
     /// Changes who is at a place in line, which stays in line. Returns who was there.
     pub(super) fn change_presence(&mut self, rank: Rank, presence: Presence) -> Option<Presence> {
         let place = self.line.get_mut(&rank)?;
@@ -324,28 +314,6 @@ impl WaitQueue {
         Some(Left::Watcher(watcher))
     }
 
-    /// Returns the answer for this watcher, if one has been decided.
-    pub fn answer_for(&self, rank: Rank) -> Option<&Answer> {
-        let mut answered = self.answered.iter();
-        let decided = answered.find(|(_, watchers)| watchers.contains_key(&rank));
-        decided.map(|(answer, _)| answer)
-    }
-
-    /// Decides the answer of all present watchers, in one step however many they are.
-    pub(super) fn answer_watchers(&mut self, answer: Answer) {
-        if !self.watching.is_empty() {
-            let watchers = std::mem::take(&mut self.watching);
-            self.answered.push_back((answer, watchers));
-        }
-    }
-
-    /// Returns the next watcher whose answer is decided, and the answer.
-    pub fn next_answered(&self) -> Option<(Rank, Answer)> {
-        let (answer, watchers) = self.answered.front()?;
-        let (rank, _) = watchers.first_key_value()?;
-        Some((*rank, answer.clone()))
-    }
-
     /// Returns the places in line, in the order in which they will be served.
     pub fn line(&self) -> impl Iterator<Item = &Place> {
         self.line.values()
@@ -356,11 +324,6 @@ impl WaitQueue {
         let all = self.line.values().filter(move |_| self.index.kept > 0);
         let all = all.filter(move |place| place.claim.family() == family);
         all.filter_map(Place::kept_place)
-    }
-
-    /// Returns the requests that wait for the round to finish.
-    pub fn watching(&self) -> impl Iterator<Item = &Watcher> {
-        self.watching.values()
     }
 
     /// The family that the queued requests belong to.

@@ -15,7 +15,7 @@ use crate::change::Misfit;
 use crate::heap;
 use crate::hold::{Grant, Hold, Rest};
 use crate::state::options::Options;
-use crate::types::{Fence, InUse, LeaseUs, Moments, Token, Turn};
+use crate::types::{Fence, LeaseUs, Moments, Token};
 
 /// The holds of one key.
 #[derive(Clone)]
@@ -203,45 +203,6 @@ impl HoldSet {
         }
     }
 
-    /// Returns what the holds of a lane take, and its turn. While all holds are in one lane, its turn need not be
-    /// known: every other lane that comes to have as much in use will have a later one.
-    pub(crate) fn in_use(&self, lane: &[u8]) -> InUse {
-        let all = self.permits();
-        let own = match self.parts() {
-            (one, None) => one.map_or(&[][..], Hold::lane),
-            (_, Some(many)) => match many.options.get() {
-                Some(of) => return of.lanes.get(lane, all),
-                None => &[],
-            },
-        };
-        InUse {
-            permits: if lane == own { all } else { 0 },
-            ..InUse::default()
-        }
-    }
-
-    /// Whether one of the holds has a lane.
-    pub(crate) fn has_lanes(&self) -> bool {
-        self.keeps_turns() || self.first().is_some_and(|hold| !hold.lane().is_empty())
-    }
-
-    /// Whether the lanes of the holds have turns.
-    pub(crate) fn keeps_turns(&self) -> bool {
-        let options = self.parts().1.and_then(|many| many.options.get());
-        options.is_some_and(|of| !of.lanes.is_empty())
-    }
-
-    /// Sets the turn of a lane. Returns what it has in use, with this turn.
-    pub(super) fn set_turn(&mut self, lane: &[u8], turn: Turn) -> InUse {
-        if let HoldSet::Many(many) = self {
-            many.options.set_turn(lane, turn);
-        }
-        InUse {
-            turn,
-            ..self.in_use(lane)
-        }
-    }
-
     /// Whether there are holds, and none of them has been heard of.
     pub(crate) fn is_unheard(&self) -> bool {
         !self.is_empty() && self.iter().all(|hold| hold.unheard_ms().is_some())
@@ -418,5 +379,6 @@ impl HoldSet {
     }
 }
 
+mod lanes;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 //! hold set or the value of a family is private to this module.
 
 mod apply;
+mod as_changes;
 mod body;
 pub mod families;
 mod hold_set;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::short_bytes::LaneName;
-use crate::types::{Claim, LeaseMs, UnixMs};
+use crate::types::{Claim, LeaseMs, Turn, UnixMs};
 
 /// Returns a hold of so many permits, or one with an index for none.
 fn hold(n: u64, permits: u32) -> Hold {
