@@ -70,6 +70,8 @@ def killed_connections(server: Server) -> None:
 
 def unblocked(server: Server) -> None:
     client = server.client(decode_responses=True)
+    # Redis 7.0 panics if a client is unblocked that a pause has stopped.
+    client.client_unpause()
     for row in client.client_list():
         client.execute_command("CLIENT", "UNBLOCK", row["id"])
 
