@@ -30,9 +30,11 @@ LONGEST = 1800
 PORTS, PORTS_EACH = 21000, 4000
 
 WRAPPER = """#!/bin/sh
-# Loads the module into the server, unless it is started for something else than to serve, or as a Sentinel.
+# Loads the module into the server, unless it is started for something else than to serve, or as a Sentinel, or its
+# configuration loads the module: CONFIG REWRITE writes that there.
 case " $* " in *" --sentinel "*) exec '{server}' "$@" ;; esac
 [ -f "${{1:-}}" ] || exec '{server}' "$@"
+grep -qF '{module}' "$1" && exec '{server}' "$@"
 exec '{server}' "$@" --loadmodule '{module}'
 """
 

@@ -136,7 +136,8 @@ const WAYS: [SyncWay; 5] = [
         &[("repl-diskless-load", "on-empty-db")],
     ),
     (
-        "straight into memory, beside what it had",
+        // The server falls back to the disk: dsync does not declare that it keeps two data sets apart.
+        "by way of the disk, where swapdb was asked for",
         &[("repl-diskless-sync", "yes")],
         &[("repl-diskless-load", "swapdb")],
     ),
