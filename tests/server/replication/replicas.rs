@@ -101,6 +101,8 @@ fn full_synchronisation_replaces_holds_of_new_replica() {
         client.ask("DLOCK.ACQUIRE lock PX 300");
         client.ask(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
         other.wait_for_sync();
+        // dsync does not declare that it keeps two data sets apart.
+        assert!(other.log_text().contains("to disk"), "{load}");
         assert_same_fixtures(&primary, &other);
         assert_eq!(other.connect().ask("EXISTS mine"), 0);
         let outlives = "the primary's lock outlives the lease of the one before it";
