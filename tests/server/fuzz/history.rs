@@ -259,6 +259,7 @@ pub fn assert_untroubled(server: &Server) {
         let bounds = [
             "QUEUE allows",
             "dsync.max-lease-ms is",
+            "dsync.max-result-bytes is",
             "dsync.max-waiters",
             "and a day more for the clock",
         ];
