@@ -12,8 +12,8 @@ export PORT
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-matrix test-clients test-metrics test-packages test-arm64 test-images test-docs bugs fuzz \
-	soak server-suites compare-modules bench bench-growth bench-peers bench-instructions bench-quick lint lint-clients licences \
-	docs install cli install-cli deb dist clean
+	fuzz-engine test-memory soak server-suites compare-modules bench bench-growth bench-peers bench-instructions bench-quick \
+	lint lint-clients licences docs install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -50,6 +50,9 @@ test-images: ## build the container images with buildah and Debian's packages, a
 test-arm64: ## build the module for arm64, and run server tests on Debian's Redis for arm64 under qemu (root; TESTS=)
 	@sh scripts/test-arm64.sh
 
+test-memory: ## test on servers that AddressSanitizer watches (SERVERS="redis-7.0 ...", STORIES=)
+	@sh scripts/test-memory.sh
+
 test-docs: ## test the site of make docs in a browser: its search, links and plots
 	@sh scripts/test-docs.sh
 
@@ -62,7 +65,10 @@ bugs: ## seed bugs in a copy of the tree, one at a time, and see that the tests 
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
 	@sh scripts/fuzz.sh
 
-soak: ## the same for hours on every server that is there, two rounds at a time (HOURS=, SERVERS=, RECORD=yes)
+fuzz-engine: ## give the engine strings that libFuzzer makes up; needs a nightly compiler (SECONDS=, TARGET=, KEEP=yes)
+	@sh scripts/fuzz-engine.sh
+
+soak: ## the same as fuzz for hours on every server that is there, two rounds at a time (HOURS=, SERVERS=, RECORD=yes)
 	@sh scripts/soak.sh
 
 server-suites: ## run the servers' own tests with the module in every server they start (SERVERS="redis-7.0 ...", UNITS=)
