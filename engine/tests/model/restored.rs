@@ -368,3 +368,23 @@ fn limit_of_restored_group_refuses_no_permits() {
     while one_key.one_task() {}
     assert_eq!(one_key.told, [], "it waits for its turn");
 }
+
+/// No command delays work that was never begun, but a payload can. It was to be forgotten at once, and a request that
+/// waited kept it, so the timer had no rest until the end of the delay.
+#[test]
+fn delay_of_restored_work_without_attempts_keeps_it() {
+    let mut one_key = OneKey::new();
+    let until = Some(UnixMs(NOW + 60_000));
+    let delayed = loaded(Family::Once, vec![Change::Delay { until }]);
+    assert_eq!(one_key.restore(KEY, delayed), Ok(()));
+    one_key.acquire(Claim::Run, None, Some(MonoUs::NEVER), 1);
+    for _ in 0..10 {
+        one_key.one_task();
+    }
+    let next = one_key.server.engine.next_wake(one_key.now);
+    assert_eq!(
+        next,
+        Some(60_000_000),
+        "nothing comes due before the end of the delay"
+    );
+}

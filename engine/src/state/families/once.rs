@@ -219,7 +219,7 @@ impl Policy for Once {
     fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
         Some(match self.done() {
             Some(done) => done.keep_until,
-            None if self.attempts == 0 && self.reason.is_none() => UnixMs(0),
+            None if self.attempts == 0 && self.reason.is_none() && !self.is_delayed() => UnixMs(0),
             None => (self.retention).idle_until(self.touched, settings.once_keep_ms),
         })
     }
