@@ -12,8 +12,8 @@ export PORT
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-matrix test-clients test-metrics test-packages test-arm64 test-images test-docs bugs fuzz \
-	fuzz-engine test-memory soak server-suites compare-modules bench bench-growth bench-peers bench-instructions bench-quick \
-	lint lint-clients licences docs install cli install-cli deb dist clean
+	fuzz-engine test-memory test-upgrades soak server-suites compare-modules bench bench-growth bench-peers bench-instructions \
+	bench-quick lint lint-clients licences docs install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -49,6 +49,9 @@ test-images: ## build the container images with buildah and Debian's packages, a
 
 test-arm64: ## build the module for arm64, and run server tests on Debian's Redis for arm64 under qemu (root; TESTS=)
 	@sh scripts/test-arm64.sh
+
+test-upgrades: ## upgrade servers under load from earlier versions (VERSIONS="0.3.0 ...", SERVERS=, SECONDS=, SEED=)
+	@sh scripts/test-upgrades.sh
 
 test-memory: ## test on servers that AddressSanitizer watches (SERVERS="redis-7.0 ...", STORIES=)
 	@sh scripts/test-memory.sh

@@ -179,6 +179,27 @@ impl Server {
         writeln!(file, "{}", config_line(name, &value.to_string())).expect("it is written");
     }
 
+    /// Makes a stopped or killed server load this module from its next start on, with the same arguments.
+    #[track_caller]
+    pub fn set_module(&self, module: &Path) {
+        assert!(self.child.is_none(), "the server is running");
+        let path = self.folder.path(CONFIG_FILE);
+        let configuration = fs::read_to_string(&path).expect("the configuration is read");
+        let lines = configuration.lines().map(|line| {
+            match line
+                .strip_prefix("loadmodule ")
+                .map(|rest| rest.split_once(' '))
+            {
+                Some(words) => {
+                    let arguments = words.map_or("", |(_, arguments)| arguments);
+                    format!("loadmodule {} {arguments}\n", module.display())
+                }
+                None => format!("{line}\n"),
+            }
+        });
+        fs::write(&path, lines.collect::<String>()).expect("it is written");
+    }
+
     /// Starts a stopped or killed server with the same directory, configuration and port.
     #[track_caller]
     pub fn start_again(&mut self) {

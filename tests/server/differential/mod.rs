@@ -79,6 +79,7 @@ use crate::fuzz::from_environment;
 use crate::fuzz::log::{Log, LogLine};
 use crate::fuzz::plan::{Mix, Plan};
 use crate::fuzz::reduce::play_named;
+use crate::fuzz::requests::Version;
 use crate::support::*;
 
 const CONNECTIONS: usize = 12;
@@ -96,6 +97,7 @@ const MIX: Mix = Mix {
     ttls: false,
     flushes: true,
     faults: false,
+    oldest: Version::V0_4_0,
     one_by_one: false,
 };
 

@@ -3,6 +3,7 @@
 //! There are a primary and a replica, both with an AOF that is synced before each reply, and a replica of the replica.
 //! The first two change roles. All read one wall clock, and each may be on a host of its own.
 
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::driver::Driver;
@@ -50,15 +51,16 @@ fn builder() -> Builder {
 }
 
 impl Fleet {
-    /// `on_hosts` puts each server on a host that can be cut off.
+    /// `on_hosts` puts each server on a host that can be cut off. All servers load this module, until [`Step::Upgrade`].
     #[track_caller]
-    pub fn start(on_hosts: bool) -> Fleet {
+    pub fn start(on_hosts: bool, module: &Path) -> Fleet {
         let network = on_hosts.then(Network::new).flatten();
         let hosts = network.iter();
         let hosts = hosts.flat_map(|network| (0..3).map(move |_| network.host()));
         let hosts: Vec<Host> = hosts.collect();
         let (disk, clock) = (Disk::new(), WallClock::new());
-        let start = |number: usize, mut builder: Builder| {
+        let start = |number: usize, builder: Builder| {
+            let mut builder = builder.module(module);
             if let Some(host) = hosts.get(number) {
                 builder = builder.on(host);
             }
@@ -145,6 +147,7 @@ impl Fleet {
             Step::Reload => self.reload(driver),
             Step::Freeze => self.freeze(driver),
             Step::KillReplica => self.kill_replica(),
+            Step::Upgrade { server } => self.upgrade(*server),
             Step::Resync => self.resync(driver),
             Step::PowerLoss {
                 kept_per_cent,
@@ -384,6 +387,18 @@ impl Fleet {
         self.servers[replica].kill9();
         self.servers[replica].start_again();
         self.follow(replica, self.primary);
+    }
+
+    /// Kills a replica, and starts it with the module that is tested. It catches up with its AOF, if it has one, and the
+    /// stream.
+    #[track_caller]
+    fn upgrade(&mut self, replica: usize) {
+        let primary = if replica == 2 { 1 } else { self.primary };
+        assert_ne!(replica, self.primary, "replicas are upgraded first");
+        self.servers[replica].kill9();
+        self.servers[replica].set_module(&module_path());
+        self.servers[replica].start_again();
+        self.follow(replica, primary);
     }
 
     /// Breaks the links, and makes the primary forget the stream that the replicas have followed.

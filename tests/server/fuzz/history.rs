@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::fuzz::driver::Driver;
 use crate::fuzz::plan::{Mix, Plan};
-use crate::fuzz::requests::{DATABASES, NAMES};
+use crate::fuzz::requests::{DATABASES, NAMES, Version};
 use crate::fuzz::step::Step;
 use crate::support::steps::SOON;
 use crate::support::*;
@@ -32,6 +32,7 @@ const MIX: Mix = Mix {
     ttls: true,
     flushes: true,
     faults: false,
+    oldest: Version::V0_4_0,
     one_by_one: true,
 };
 

@@ -9,6 +9,7 @@
 //!   excludes;
 //! - `upheavals`: what happens to the servers as a whole, and when;
 //! - `fleet`: the servers, which are compared, killed, lose power, are cut off, and change roles;
+//! - `upgrade`: a run in which the servers get another module, one after the other;
 //! - `tally`: how much a run has done;
 //! - `finish`: what must be true at the end of a run; `reduce`: the shortest log that still fails.
 //!
@@ -36,6 +37,7 @@ pub mod run_view;
 mod seen_fences;
 pub mod step;
 mod tally;
+mod upgrade;
 mod upheavals;
 pub mod words;
 
@@ -46,11 +48,12 @@ use driver::Driver;
 use fleet::Fleet;
 use log::{Log, LogLine};
 use plan::{Mix, Plan};
+use requests::Version;
 use step::Step;
 use tally::Tally;
 use upheavals::Upheavals;
 
-use crate::support::steadily;
+use crate::support::{module_path, steadily};
 
 const CONNECTIONS: usize = 40;
 const SECONDS: u64 = 30;
@@ -63,6 +66,7 @@ const MIX: Mix = Mix {
     ttls: true,
     flushes: true,
     faults: true,
+    oldest: Version::V0_4_0,
     one_by_one: false,
 };
 
@@ -81,8 +85,8 @@ struct FuzzRun {
 
 impl FuzzRun {
     #[track_caller]
-    fn start(on_hosts: bool, log: Option<Log>) -> FuzzRun {
-        let fleet = Fleet::start(on_hosts);
+    fn start(on_hosts: bool, module: &Path, log: Option<Log>) -> FuzzRun {
+        let fleet = Fleet::start(on_hosts, module);
         let driver = Driver::new(fleet.primary(), CONNECTIONS);
         FuzzRun {
             fleet,
@@ -159,7 +163,7 @@ fn run_random_steps(seed: u64, seconds: u64) {
     // On the hosts clients connect by Unix sockets, otherwise as most of them do.
     let on_hosts = !seed.is_multiple_of(2);
     let log = Log::create(path, &heading, AGAIN, false);
-    let mut run = FuzzRun::start(on_hosts, Some(log));
+    let mut run = FuzzRun::start(on_hosts, &module_path(), Some(log));
     let mut plan = Plan::new(seed, MIX);
     let upheave_every = Duration::from_millis((seconds * 1_000 / 12).clamp(1_000, 5_000));
     let mut upheavals = Upheavals::new(seed, run.fleet.means(), upheave_every);
@@ -190,7 +194,7 @@ fn replay(lines: &[LogLine], log: Option<Log>) {
     let on_hosts = lines
         .iter()
         .any(|line| matches!(line.step, Step::Cut { .. }));
-    let mut run = FuzzRun::start(on_hosts, log);
+    let mut run = FuzzRun::start(on_hosts, &module_path(), log);
     for line in lines {
         run.perform(line.number, line.pause, line.step.clone());
     }

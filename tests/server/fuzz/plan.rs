@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 
-use super::requests::{NAMES, RequestGenerator};
+use super::requests::{NAMES, RequestGenerator, Version};
 use super::run_view::RunView;
 use super::step::{FuzzRequest, OPERATOR, Step};
 use crate::support::InCommands;
@@ -22,6 +22,8 @@ pub struct Mix {
     pub flushes: bool,
     /// Whether settings change, memory runs short, files are written, links break, and data are reloaded.
     pub faults: bool,
+    /// The oldest module that must know the requests.
+    pub oldest: Version,
     /// Whether each step waits for the reply to the one before, unless that request waits in a queue.
     pub one_by_one: bool,
 }
@@ -41,7 +43,7 @@ const PILED: usize = 3;
 impl Plan {
     pub fn new(seed: u64, mix: Mix) -> Plan {
         Plan {
-            requests: RequestGenerator::new(seed, mix.keys),
+            requests: RequestGenerator::new(seed, mix.keys, mix.oldest),
             mix,
             next: VecDeque::new(),
             refusing_for: 0,

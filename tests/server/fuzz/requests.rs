@@ -30,6 +30,16 @@ const SHARED_TOKENS: [&str; 4] = [
     "\r\n$-1",
 ];
 
+/// What a module may know, by its version.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Version {
+    V0_3_0,
+    /// Groups and work-once keys keep what a grant on a kept place has displaced, and their digest has it.
+    V0_3_1,
+    /// LANE, MINHOLD and INDEX. RESTORE compares payloads with the bounds of commands.
+    V0_4_0,
+}
+
 pub struct RequestGenerator {
     pub rng: StdRng,
     /// How many of the names are used.
@@ -39,16 +49,19 @@ pub struct RequestGenerator {
     /// The limit that most requests for a key bring, until it changes.
     limits: Vec<u32>,
     tokens: u32,
+    /// The oldest module that must know the requests.
+    oldest: Version,
 }
 
 impl RequestGenerator {
-    pub fn new(seed: u64, keys: usize) -> RequestGenerator {
+    pub fn new(seed: u64, keys: usize, oldest: Version) -> RequestGenerator {
         let mut requests = RequestGenerator {
             rng: StdRng::seed_from_u64(seed),
             keys,
             families: Vec::new(),
             limits: Vec::new(),
             tokens: 0,
+            oldest,
         };
         for _ in NAMES {
             let family = requests.family();
@@ -57,6 +70,11 @@ impl RequestGenerator {
             requests.limits.push(limit);
         }
         requests
+    }
+
+    /// Whether requests may have what this version brought.
+    fn knows(&self, version: Version) -> bool {
+        self.oldest >= version
     }
 
     pub fn chance(&mut self, percent: u32) -> bool {
@@ -212,10 +230,10 @@ impl RequestGenerator {
         }
         if family == Family::Semaphore && self.chance(30) {
             options.extend(["PERMITS".to_owned(), self.number(1..4)]);
-        } else if family == Family::Semaphore && self.chance(30) {
+        } else if family == Family::Semaphore && self.knows(Version::V0_4_0) && self.chance(30) {
             options.push("INDEX".to_owned());
         }
-        if family == Family::Semaphore && self.chance(30) {
+        if family == Family::Semaphore && self.knows(Version::V0_4_0) && self.chance(30) {
             let lane = self.one_of(&["l", "l", "m", "a lane\r\n"]).to_owned();
             options.extend(["LANE".to_owned(), lane]);
             if self.chance(30) {
@@ -226,11 +244,17 @@ impl RequestGenerator {
             let most = self.one_of(&["1", "1", "1", "2", "2", "3", "5"]);
             options.extend(["MAX".to_owned(), most.to_owned()]);
         }
-        if matches!(family, Family::Lock | Family::Semaphore) && self.chance(15) {
+        let may_rest =
+            self.knows(Version::V0_4_0) && matches!(family, Family::Lock | Family::Semaphore);
+        if may_rest && self.chance(15) {
             options.extend(["MINHOLD".to_owned(), self.number(1..400)]);
         }
         options.extend(self.lease());
-        let keeps = token.is_some() && self.chance(20);
+        let version = match family {
+            Family::Group | Family::Once => Version::V0_3_1,
+            _ => Version::V0_3_0,
+        };
+        let keeps = token.is_some() && self.knows(version) && self.chance(20);
         if keeps {
             options.extend(["QUEUE".to_owned(), self.number(1_000..2_000)]);
         } else {
@@ -405,7 +429,7 @@ impl RequestGenerator {
             162..166 => vec!["COPY", key, other],
             166..188 => {
                 odd = true;
-                let dump = match self.chance(20) {
+                let dump = match self.knows(Version::V0_4_0) && self.chance(20) {
                     true => "$beyond".to_owned(),
                     false => format!("$dump:{key}"),
                 };

@@ -78,6 +78,10 @@ pub enum Step {
     Freeze,
     /// The replica is killed, and started again with its AOF.
     KillReplica,
+    /// A replica is killed, and started again with the module that is tested.
+    Upgrade {
+        server: usize,
+    },
     /// The replicas must take all data anew.
     Resync,
     /// The primary's machine loses power: so much of what was not synced is there all the same.
@@ -128,6 +132,9 @@ impl Step {
             "reload" => Step::Reload,
             "freeze" => Step::Freeze,
             "kill-replica" => Step::KillReplica,
+            "upgrade" => Step::Upgrade {
+                server: plain(rest)?,
+            },
             "resync" => Step::Resync,
             "join" => Step::Join,
             "power-loss" | "power-loss-everysec" => Step::PowerLoss {
@@ -189,6 +196,7 @@ impl fmt::Display for Step {
             Step::Reload => f.write_str("reload"),
             Step::Freeze => f.write_str("freeze"),
             Step::KillReplica => f.write_str("kill-replica"),
+            Step::Upgrade { server } => write!(f, "upgrade {server}"),
             Step::Resync => f.write_str("resync"),
             Step::PowerLoss {
                 kept_per_cent,
@@ -301,6 +309,7 @@ fn steps_are_read_as_they_were_written() {
         Step::Compare,
         Step::Failover,
         Step::Switch,
+        Step::Upgrade { server: 1 },
         Step::Kill,
         Step::Load,
         Step::Reload,

@@ -28,6 +28,7 @@ impl Tally {
             Step::Reload => Some("server: data reloaded"),
             Step::Freeze => Some("server: frozen"),
             Step::KillReplica => Some("server: replica kill -9"),
+            Step::Upgrade { .. } => Some("server: upgraded"),
             Step::Resync => Some("link: full resynchronisation"),
             Step::PowerLoss {
                 everysec: false, ..
