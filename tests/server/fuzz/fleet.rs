@@ -12,7 +12,7 @@ use super::run_view::RunView;
 use super::step::{FuzzRequest, OPERATOR, Step};
 use super::upheavals::Means;
 use crate::fuzz::history::{assert_same, assert_untroubled, contents};
-use crate::support::data_files::with_aof;
+use crate::support::data_files::{rewrite_aof, with_aof};
 use crate::support::*;
 
 /// How long an operation on the servers may take, on a machine under load.
@@ -354,8 +354,18 @@ impl Fleet {
         };
         self.assert_kept(driver, now, since);
         self.check_untroubled();
+        self.mend_aof();
         if everysec {
             driver.operate(self.primary(), &["FLUSHALL"]);
+        }
+    }
+
+    /// Rewrites the AOF if the primary has cut off a torn end at its start, as docs/failover.md advises: Redis, and Valkey
+    /// before 9, leave there what was complete of a torn transaction, and carry it out at their next start.
+    #[track_caller]
+    fn mend_aof(&self) {
+        if self.primary().log_text().contains("Truncating the AOF") {
+            rewrite_aof(self.primary());
         }
     }
 

@@ -327,3 +327,30 @@ fn background_save_leaves_a_thousand_waiters_queued() {
     assert_eq!(*client.ask("DLOCK.INFO k").field("holders"), 1_000);
     assert_calm(&server);
 }
+
+/// Power failed while a transaction was written. Redis, and Valkey before 9, left in the AOF what was complete of it. The
+/// next start but one dropped all that was written since, as a part of that transaction. A rewrite prevents it.
+#[test]
+fn torn_transaction_takes_nothing_with_it_once_the_aof_is_rewritten() {
+    let mut server = with_safe_aof(true).start();
+    let two = [
+        "DLOCK.ACQUIRE a TOKEN t EX 500",
+        "DLOCK.ACQUIRE b TOKEN t EX 500",
+    ];
+    server.connect().ask_all(["MULTI", two[0], two[1], "EXEC"]);
+    server.kill9();
+    let torn = fs::OpenOptions::new()
+        .write(true)
+        .open(aof(&server))
+        .expect("it opens");
+    let whole = torn.metadata().expect("it is a file").len();
+    torn.set_len(whole - 3).expect("it is cut");
+    server.start_again();
+    assert!(server.log_text().contains("Truncating the AOF"));
+    assert_eq!(server.connect().ask("EXISTS a b"), 0);
+    rewrite_aof(&server);
+    server.connect().ask("DLOCK.ACQUIRE c TOKEN t EX 500");
+    kill_and_start(&mut server);
+    assert_eq!(server.connect().ask("EXISTS a b"), 0);
+    assert_eq!(server.connect().ask("EXISTS c"), 1);
+}
