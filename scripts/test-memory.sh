@@ -24,6 +24,9 @@ fail() {
 }
 
 cargo build --release
+# The first compares what dsync says that it takes with what the server's own allocator gives; the second needs a server that
+# is fast enough for all kinds of waits to end.
+not_here='--skip memory_usage_of_every_kind --skip gauges_return_to_zero'
 failed=''
 for wanted in ${SERVERS:-redis-7.0 valkey-9.1+}; do
     find_source "${wanted%%-*}" "${wanted#*-}"
@@ -36,10 +39,11 @@ for wanted in ${SERVERS:-redis-7.0 valkey-9.1+}; do
         fetch_source "$home"
         make_server "$home" SANITIZER=address "$product-server" "$product-cli"
         cp "$home/source/src/$product-cli" "$home/"
-        # The tests preload libraries that come before AddressSanitizer's.
+        # The tests preload libraries that come before AddressSanitizer's, and send a payload that says it has a terabyte,
+        # which the server tries to allocate: that is a warning.
         cat >"$server" <<END
 #!/bin/sh
-export ASAN_OPTIONS="log_path=$home/reports/report:detect_leaks=0:verify_asan_link_order=0:exitcode=99"
+export ASAN_OPTIONS="log_path=$home/reports/report:detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:exitcode=99"
 exec '$home/source/src/$product-server' "\$@"
 END
         chmod +x "$server"
@@ -48,8 +52,8 @@ END
     mkdir "$home/reports"
     echo "dsync: testing on $("$server" --version | cut -d ' ' -f 1-3) with AddressSanitizer"
     # shellcheck disable=SC2086 # a word each
-    DSYNC_TEST_SERVER=$server cargo test --test server -- ${STORIES:-} || failed="$failed $product-$full"
-    if [ -n "$(ls "$home/reports")" ]; then
+    DSYNC_TEST_SERVER=$server cargo test --test server -- $not_here ${STORIES:-} || failed="$failed $product-$full"
+    if grep -qs 'ERROR: AddressSanitizer' "$home"/reports/*; then
         cat "$home"/reports/* >&2
         failed="$failed $product-$full (reports)"
     fi
