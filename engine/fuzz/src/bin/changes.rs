@@ -9,7 +9,7 @@
 
 use dsync_engine::change::Change;
 use dsync_engine::wire;
-use fuzzed::{Server, assemble, checked, claims, split, strings};
+use dsync_engine_fuzz::{Server, assemble, checked, claims, split, strings};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

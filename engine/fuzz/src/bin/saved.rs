@@ -8,7 +8,7 @@
 #![no_main]
 
 use dsync_engine::Family;
-use fuzzed::{Server, assemble, claims, split, strings};
+use dsync_engine_fuzz::{Server, assemble, claims, split, strings};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
