@@ -12,7 +12,8 @@ export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 export async function bounded<T>(promise: Promise<T>, ms: number, signal?: AbortSignal): Promise<T | undefined> {
     let giveUp = () => {};
     const over = new Promise<undefined>((resolve) => (giveUp = () => resolve(undefined)));
-    const timer = ms < LONGEST_TIMER_MS ? setTimeout(giveUp, Math.max(0, ms)) : undefined;
+    // setTimeout cuts the fraction off: whoever waits until a moment would wake before it, and wait once more.
+    const timer = ms < LONGEST_TIMER_MS ? setTimeout(giveUp, Math.ceil(Math.max(0, ms))) : undefined;
     signal?.addEventListener('abort', giveUp, { once: true });
     if (signal?.aborted) {
         giveUp();
