@@ -45,24 +45,23 @@ class Slots(Topology):
         return [node.port for node in self.cluster.nodes]
 
     def heal(self) -> None:
-        """Waits for the first shard's primary and its replica. They change also if one was busy for too long."""
+        """Waits for a cluster that is up, with a replica. It and its primary change also if one was busy for too long."""
 
         def is_in_order() -> bool:
             if self.replica.client().info("replication")["role"] == "master":
                 self.primary, self.replica = self.replica, self.primary
             told = self.primary.client().info("replication")
-            return bool(told["role"] == "master" and told.get("slave0", {}).get("state") == "online")
+            is_followed = told["role"] == "master" and told.get("slave0", {}).get("state") == "online"
+            return bool(is_followed and self.cluster.is_in_order())
 
-        eventually(is_in_order, "a primary with its replica", within=HEALED_WITHIN)
+        eventually(is_in_order, "a cluster in order", within=HEALED_WITHIN)
         until_in_sync(self.primary)
 
     def failed_over(self, heal: Callable[[Server], None]) -> None:
         until_primary(self.replica)
         self.primary, self.replica = self.replica, self.primary
         heal(self.replica)
-        old = self.replica.client()
-        eventually(lambda: old.info("replication")["role"] == "slave", "the old primary as a replica")
-        until_in_sync(self.primary)
+        self.heal()
 
     def faults(self, chance: random.Random) -> Faults:
         self.heal()

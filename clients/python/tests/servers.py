@@ -295,14 +295,16 @@ class Cluster:
         self.replica = self.nodes[3]
         eventually(lambda: self._all_know(4), "four nodes that know each other")
         self.replica.client().execute_command("CLUSTER", "REPLICATE", self.id_of(self.nodes[0]))
-        eventually(lambda: all(self._is_in_order(node) for node in self.nodes), "a cluster in order")
+        eventually(self.is_in_order, "a cluster in order")
         until_in_sync(self.nodes[0])
 
     def _all_know(self, count: int) -> bool:
         return all(node.client().execute_command("CLUSTER", "NODES").count(b"\n") == count for node in self.nodes)
 
-    def _is_in_order(self, node: Server) -> bool:
-        return b"cluster_state:ok" in node.client().execute_command("CLUSTER", "INFO")
+    def is_in_order(self) -> bool:
+        """Whether all nodes say so."""
+        told = [node.client().execute_command("CLUSTER", "INFO") for node in self.nodes]
+        return all(b"cluster_state:ok" in info for info in told)
 
     def id_of(self, node: Server) -> str:
         name = node.client().execute_command("CLUSTER", "MYID")
