@@ -102,11 +102,15 @@ impl Gates {
         }
     }
 
-    /// A value may have moved from one key to another, with its limit.
+    /// A value may have moved from one key to another, with its limit, until `now`. What was sent to the other key before
+    /// may have been carried out before the value came, so it has certainly replaced none of these limits.
     pub fn moved(&mut self, from: &KeyId, to: &KeyId, now: Instant) {
         let from = self.limits.get(from).cloned().unwrap_or_default();
         let to = self.limits.entry(to.clone()).or_default();
-        to.extend(from.into_iter().map(|limit| over(limit, now)));
+        to.extend(from.into_iter().map(|limit| Limit {
+            state: Ok(now),
+            ..limit
+        }));
         merge(to);
     }
 
@@ -145,13 +149,6 @@ impl Gates {
     }
 }
 
-fn over(limit: Limit, now: Instant) -> Limit {
-    Limit {
-        state: Ok(limit.state.unwrap_or(now)),
-        ..limit
-    }
-}
-
 fn close(limits: &mut Vec<Limit>, id: u64, now: Instant) {
     for limit in limits.iter_mut().filter(|limit| limit.state == Err(id)) {
         limit.state = Ok(now);
@@ -176,27 +173,33 @@ fn merge(limits: &mut Vec<Limit>) {
     *limits = merged;
 }
 
+#[cfg(test)]
+fn ask(line: &str) -> Ask {
+    use super::meaning::Meaning;
+    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    match Meaning::of(&words) {
+        Meaning::Ask(ask) => ask,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The highest limit that can be in force.
+#[cfg(test)]
+fn most(gates: &Gates, slot: &KeyId) -> usize {
+    let waits = ask("DSEM.ACQUIRE s BLOCK 5");
+    (0..9)
+        .take_while(|held| {
+            std::panic::catch_unwind(|| gates.check(slot, &waits, false, *held)).is_ok()
+        })
+        .count()
+}
+
 #[test]
 fn limit_counts_until_another_certainly_replaced_it() {
-    use super::meaning::Meaning;
     let start = Instant::now();
     let at = |ms| start + std::time::Duration::from_millis(ms);
     let slot = (0, "s".to_owned());
-    let ask = |line: &str| {
-        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        match Meaning::of(&words) {
-            Meaning::Ask(ask) => ask,
-            other => panic!("{other:?}"),
-        }
-    };
-    let most = |gates: &Gates| {
-        let waits = ask("DSEM.ACQUIRE s BLOCK 5");
-        (0..9)
-            .take_while(|held| {
-                std::panic::catch_unwind(|| gates.check(&slot, &waits, false, *held)).is_ok()
-            })
-            .count()
-    };
+    let most = |gates: &Gates| most(gates, &slot);
     let mut gates = Gates::default();
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 5 BLOCK 9"), 1);
     gates.answered(&slot, 1, at(0), LimitOutcome::Unknown, at(1));
@@ -213,4 +216,21 @@ fn limit_counts_until_another_certainly_replaced_it() {
     gates.pinned(&slot, Some(4), 5);
     gates.pin_answered(&slot, 5, at(7), true, at(8));
     assert_eq!(most(&gates), 4);
+}
+
+#[test]
+fn pin_that_comes_with_a_value_is_not_replaced_by_what_was_sent_before() {
+    let start = Instant::now();
+    let at = |ms| start + std::time::Duration::from_millis(ms);
+    let (here, there) = ((0, "s".to_owned()), (1, "s".to_owned()));
+    let mut gates = Gates::default();
+    gates.pinned(&there, Some(3), 1);
+    gates.pin_answered(&there, 1, at(0), true, at(1));
+    // Carried out before the databases are swapped, and answered after that.
+    gates.pinned(&here, None, 2);
+    gates.mixed(at(5));
+    gates.pin_answered(&here, 2, at(4), true, at(6));
+    assert_eq!(most(&gates, &here), 3);
+    gates.pin_answered(&here, 3, at(7), true, at(8));
+    assert_eq!(most(&gates, &here), 0);
 }
