@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from typing import Any, List
+from typing import Any, List, Optional
 
 import redis
-from servers import Proxy, Server, eventually, until_in_sync
+from servers import Proxy, Server, eventually
 
 from hosts import Host
-from topologies import HEALED_WITHIN, Faults, Topology, common, for_a_while
+from topologies import HEALED_WITHIN, Faults, Topology, common, for_a_while, until_followed
 
 
 class Hosts(Topology):
@@ -72,18 +72,16 @@ class Hosts(Topology):
     def heal(self) -> None:
         """Waits until all know one primary, and it has both replicas."""
 
-        def is_in_order() -> bool:
+        def in_order() -> Optional[Server]:
             primary = self.primary()
             for sentinel in self.sentinels:
                 told = sentinel.client().sentinel_master("locks")
                 if (told["ip"], told["num-other-sentinels"], told["num-slaves"]) != (primary.address, 2, 2):
-                    return False
+                    return None
             about = primary.client().info("replication")
-            replicas = [about.get(f"slave{number}", {}) for number in (0, 1)]
-            return about["role"] == "master" and all(replica.get("state") == "online" for replica in replicas)
+            return primary if (about["role"], about["connected_slaves"]) == ("master", 2) else None
 
-        eventually(is_in_order, "a group in order", within=HEALED_WITHIN)
-        until_in_sync(self.primary())
+        until_followed(in_order, "a group in order")
 
     def some(self, chance: random.Random) -> List[Host]:
         return chance.sample(self.hosts, chance.randrange(1, len(self.hosts) + 1))

@@ -8,10 +8,10 @@ import time
 from typing import Callable, Iterator, List, Optional
 
 import redis
-from servers import SOON, Cluster, Server, eventually, promote, until_in_sync, until_primary
+from servers import SOON, Cluster, Server, eventually, promote, until_primary
 
 from ledger import Claim
-from topologies import HEALED_WITHIN, Faults, Topology, common, for_a_while
+from topologies import Faults, Topology, common, for_a_while, until_followed
 
 
 class Slots(Topology):
@@ -45,17 +45,16 @@ class Slots(Topology):
         return [node.port for node in self.cluster.nodes]
 
     def heal(self) -> None:
-        """Waits for a cluster that is up, with a replica. It and its primary change also if one was busy for too long."""
+        """Waits for a cluster that is up, with a replica. It and its primary change also if one was busy too long."""
 
-        def is_in_order() -> bool:
+        def in_order() -> Optional[Server]:
             if self.replica.client().info("replication")["role"] == "master":
                 self.primary, self.replica = self.replica, self.primary
             told = self.primary.client().info("replication")
-            is_followed = told["role"] == "master" and told.get("slave0", {}).get("state") == "online"
-            return bool(is_followed and self.cluster.is_in_order())
+            is_first = (told["role"], told["connected_slaves"]) == ("master", 1)
+            return self.primary if is_first and self.cluster.is_in_order() else None
 
-        eventually(is_in_order, "a cluster in order", within=HEALED_WITHIN)
-        until_in_sync(self.primary)
+        until_followed(in_order, "a cluster in order")
 
     def failed_over(self, heal: Callable[[Server], None]) -> None:
         until_primary(self.replica)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import redis
 from servers import SOON, Proxy, Server, Watched, eventually, until_in_sync, until_primary
@@ -54,6 +54,26 @@ class Topology:
     def close(self) -> None:
         for server in self.servers():
             server.close()
+
+
+def until_followed(find: Callable[[], Optional[Server]], what: str) -> None:
+    """Waits for a primary whose replicas have all that it had written when it was found.
+
+    `find` returns it, or None as long as the servers are in no order: they may change once more at any moment.
+    """
+    written: Dict[int, int] = {}
+
+    def is_followed() -> bool:
+        primary = find()
+        if primary is None:
+            written.clear()
+            return False
+        told = primary.client().info("replication")
+        until = written.setdefault(primary.port, told["master_repl_offset"])
+        replicas = [told[f"slave{number}"] for number in range(told["connected_slaves"])]
+        return all(replica["state"] == "online" and replica["offset"] >= until for replica in replicas)
+
+    eventually(is_followed, what, within=HEALED_WITHIN)
 
 
 def for_a_while(chance: random.Random, least: float, most: float) -> None:
@@ -198,15 +218,14 @@ class Group(Topology):
     def heal(self) -> None:
         """Waits for a primary with its replica. A Sentinel changes them also if a server was busy for too long."""
 
-        def is_in_order() -> bool:
+        def in_order() -> Optional[Server]:
             port = self.group.sentinel.client().sentinel_master("locks")["port"]
             if port == self.group.replica.port:
                 self.group.primary, self.group.replica = self.group.replica, self.group.primary
             told = self.group.primary.client().info("replication")
-            return told["role"] == "master" and told.get("slave0", {}).get("state") == "online"
+            return self.group.primary if (told["role"], told["connected_slaves"]) == ("master", 1) else None
 
-        eventually(is_in_order, "a group in order", within=HEALED_WITHIN)
-        until_in_sync(self.group.primary)
+        until_followed(in_order, "a group in order")
 
     def failed_over(self, heal: Callable[[Server], None]) -> None:
         """The replica takes over from a primary that is gone; when it is back, it follows."""
