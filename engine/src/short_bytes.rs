@@ -40,6 +40,14 @@ impl LaneName {
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_deref().map_or(&[], ShortBytes::as_bytes)
     }
+
+    /// Returns the bytes on the heap, which all copies share.
+    pub fn heap_bytes(&self) -> usize {
+        let counts = 2 * size_of::<usize>();
+        self.0.as_ref().map_or(0, |name| {
+            heap::allocated(counts + size_of::<ShortBytes>()) + name.heap_bytes()
+        })
+    }
 }
 
 impl From<&[u8]> for LaneName {

@@ -321,16 +321,19 @@ impl Lanes {
         lines.map(drop).chain(seats).chain(heads).chain(firsts)
     }
 
-    /// Returns the bytes on the heap.
-    pub fn heap_bytes(&self) -> usize {
+    /// Returns the bytes on the heap with so many places in line, as if they were spread evenly over the lanes that have
+    /// some. The names are the places'.
+    pub fn heap_bytes(&self, places: usize) -> usize {
+        let lines = self.seating.firsts.len();
+        let line = heap::tree(places.div_ceil(lines.max(1)), size_of::<(Rank, Ask)>());
         let sizes = [
-            size_of::<(LaneName, Lane)>() + size_of::<(Rank, Ask)>(),
+            size_of::<(LaneName, Lane)>(),
             size_of::<Seat>(),
             size_of::<(Order, u32)>(),
             size_of::<(Rank, LaneName)>(),
         ];
         let trees = sizes.map(|bytes| heap::tree(self.lanes.len(), bytes));
-        heap::allocated(size_of::<Lanes>()) + trees.iter().sum::<usize>()
+        heap::allocated(size_of::<Lanes>()) + trees.iter().sum::<usize>() + lines * line
     }
 
     /// Returns the lanes in which somebody waits, the longest wait first, each with its first place and how many wait.

@@ -259,7 +259,10 @@ impl Place {
         let owner = owner.map_or(0, |owner| heap::allocated(owner.len()));
         let indexes =
             usize::from(self.claim.permits() > 1) + usize::from(self.max_attempts().is_some());
-        tokens + owner + indexes * heap::tree_share(size_of::<(u32, Rank)>())
+        tokens
+            + owner
+            + self.lane.heap_bytes()
+            + indexes * heap::tree_share(size_of::<(u32, Rank)>())
     }
 
     /// Returns what other servers and files know of the place, if it is kept.

@@ -152,7 +152,8 @@ impl WaitQueue {
     pub fn kept_heap_bytes(&self) -> usize {
         let entries = [size_of::<(Rank, Place)>(), size_of::<(Token, Rank)>()];
         let trees = entries.map(|bytes| heap::tree(self.index.kept, bytes));
-        let lanes = self.lanes().map_or(0, Lanes::heap_bytes);
+        let lanes = self.lanes();
+        let lanes = lanes.map_or(0, |lanes| lanes.heap_bytes(self.index.kept));
         self.index.kept_bytes + trees.iter().sum::<usize>() + lanes
     }
 

@@ -9,11 +9,13 @@ use crate::heap;
 use crate::short_bytes::LaneName;
 use crate::types::{InUse, Turn};
 
-/// Invariant: `named` has the lanes that have a hold, and `permits` is the sum of theirs.
+/// Invariant: `named` has the lanes that have a hold, and `permits` is the sum of theirs, `name_bytes` that of what their
+/// names take.
 #[derive(Clone, Default, Eq, Debug)]
 pub struct InLanes {
     named: BTreeMap<LaneName, InUse>,
     permits: u64,
+    name_bytes: usize,
     /// The turn of the nameless lane, if it has holds.
     nameless: Turn,
 }
@@ -39,7 +41,9 @@ impl InLanes {
             Some(in_use) => in_use.permits += permits,
             None => {
                 let turn = Turn::default();
-                self.named.insert(lane.into(), InUse { permits, turn });
+                let lane = LaneName::from(lane);
+                self.name_bytes += lane.heap_bytes();
+                self.named.insert(lane, InUse { permits, turn });
             }
         }
     }
@@ -49,8 +53,10 @@ impl InLanes {
         if let Some(in_use) = self.named.get_mut(lane) {
             in_use.permits -= permits;
             self.permits -= permits;
-            if in_use.permits == 0 {
-                self.named.remove(lane);
+            if in_use.permits == 0
+                && let Some((lane, _)) = self.named.remove_entry(lane)
+            {
+                self.name_bytes -= lane.heap_bytes();
             }
         }
     }
@@ -85,6 +91,6 @@ impl InLanes {
 
     /// Returns the bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        heap::tree(self.named.len(), size_of::<(LaneName, InUse)>())
+        heap::tree(self.named.len(), size_of::<(LaneName, InUse)>()) + self.name_bytes
     }
 }

@@ -11,7 +11,7 @@
 //! The tests:
 //! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `indexes`, `rests`, `pauses`,
 //!   `rounds`, `once`, `delays`, `idle`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `freed`;
-//! - several servers: `cluster`, `follow`, `paces`; large numbers: `long_queues`, `slices`;
+//! - several servers: `cluster`, `follow`, `paces`; large numbers: `long_queues`, `slices`; what keys take: `memory`;
 //! - `exhaustive`: all sequences of a few steps; `interleavings`: all that three clients can bring about in more steps;
 //!   `history`: random histories.
 
@@ -50,6 +50,7 @@ mod lanes;
 mod laws;
 mod limits;
 mod long_queues;
+mod memory;
 mod model;
 mod once;
 mod operators;

@@ -77,6 +77,7 @@ fn memory_usage_of_every_kind_is_what_the_server_allocates() {
         ("a semaphore", "key:", vec![semaphore("")]),
         ("two permits", "key:", vec![semaphore("PERMITS 2")]),
         ("3 holders", "key:", vec![semaphore(""); 3]),
+        ("12 holders", "key:", vec![semaphore(""); 12]),
         ("30 holders", "key:", vec![semaphore(""); 30]),
         (
             "3 holders with an index",
@@ -92,6 +93,7 @@ fn memory_usage_of_every_kind_is_what_the_server_allocates() {
         ("a kept place", "key:", places(1, "")),
         ("3 kept places", "key:", places(3, "")),
         ("its texts are long, of 3", "key:", places(3, &long)),
+        ("12 kept places", "key:", places(12, "")),
         ("30 kept places", "key:", places(30, "")),
     ];
     // The server leaves out its table. How much that is, a type of its own shows.
