@@ -6,6 +6,9 @@ cannot do what a row needs answers `cannot` and why.
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from concurrent.futures import Future
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
@@ -74,3 +77,20 @@ def told(lab: Lab, within: float) -> None:
     """The loss is told within so many seconds, and from then on the hold is not called held."""
     is_(lab.driver.ask("until_lost", ms=int(within * 1000), **{"as": "h"}), "lost")
     is_(lab.driver.ask("look", **{"as": "h"}), "lost")
+
+
+def other_hold_lives_on(lab: Lab, **words: Any) -> None:
+    """Of two holds that are renewed in one write, one has a key of another type by then."""
+    ended = f"{{{lab.key}}}ended"
+    hold(lab, lab.key, lease=9_000, **words)
+    words = {"family": "lock", "key": ended, "lease": 9_000, "wait": None, **words}
+    is_(lab.driver.ask("acquire", **{"as": "ended"}, **words), "held")
+    lab.ask("SET", ended, "1")
+    # Both are due when it goes on.
+    os.kill(lab.driver.pid, signal.SIGSTOP)
+    time.sleep(4)
+    os.kill(lab.driver.pid, signal.SIGCONT)
+    is_(lab.driver.ask("until_lost", ms=3_000, **{"as": "ended"}), "lost")
+    # Longer than its lease was when it went on.
+    is_(lab.driver.ask("until_lost", ms=6_000, **{"as": "h"}), "held")
+    is_(lab.driver.ask("release", **{"as": "h"}), "released")

@@ -11,7 +11,7 @@ from servers import SOON, eventually, until_in_sync
 
 from driver import Answer
 from lab import Lab
-from rows import first_holder, hold, is_, is_recorded, record, row, told
+from rows import first_holder, hold, is_, is_recorded, other_hold_lives_on, record, row, told
 
 #: Keys of the row that promotes a replica behind a living primary.
 MANY = 50
@@ -66,13 +66,28 @@ def wait_that_too_few_replicas_confirm_leaves_nothing(lab: Lab) -> None:
 
 @row("pair")
 def wait_whose_last_try_has_no_answer_tells_who_confirmed_an_earlier_one(lab: Lab) -> None:
-    asked = ask(lab, wait=6_000, replicas=2, lease=60_000)
+    # A replica on a busy machine has time to confirm each try.
+    asked = ask(lab, wait=8_000, replicas=2, lease=60_000, within=2_500)
     # The second WAIT comes after the first was answered.
     eventually(lambda: waits(lab) > 1 or asked.done(), "a second try")
     lab.server.stop()
     answer = is_(asked.result(timeout=SOON), "not confirmed")
     lab.server.go_on()
     assert (answer["have"], answer["wanted"]) == (1, 2), answer
+
+
+@row("pair", "cluster")
+def grant_that_nobody_may_confirm_is_given_back(lab: Lab) -> None:
+    lab.ask("ACL", "SETUSER", "default", "-wait")
+    for replicas in (1, "all"):
+        answer = ask(lab, key=lab.key, replicas=replicas, wait=10_000, lease=60_000).result(timeout=SOON)
+        assert "wait" in is_(answer, "error")["text"].lower(), answer
+        eventually(lambda: lab.ask("DLOCK.INFO", lab.key) is None, "the withdrawal of a grant that was not confirmed")
+
+
+@row("pair", "cluster")
+def key_of_another_type_ends_no_other_confirmed_hold(lab: Lab) -> None:
+    other_hold_lives_on(lab, replicas=1)
 
 
 @row("one")

@@ -11,7 +11,7 @@ import redis
 from servers import SOON, Proxy, eventually
 
 from lab import Lab
-from rows import Cannot, hold, is_, is_recorded, record, row, told
+from rows import Cannot, hold, is_, is_recorded, other_hold_lives_on, record, row, told
 
 #: Holds of one client.
 MANY = 100
@@ -107,6 +107,11 @@ def key_of_another_type_is_told_at_the_next_renewal(lab: Lab) -> None:
     hold(lab)
     lab.ask("SET", "k", "1")
     told(lab, 4)
+
+
+@row("one", "cluster")
+def key_of_another_type_ends_no_other_hold(lab: Lab) -> None:
+    other_hold_lives_on(lab)
 
 
 @row("one")

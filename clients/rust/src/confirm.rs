@@ -75,10 +75,29 @@ pub trait Line {
 
 /// Sends commands, and what confirms their answers. The outer error says that none has an answer.
 pub(crate) async fn perform(line: &mut impl Line, call: &Call<'_>, server: &Server) -> Replies {
-    let confirms: Vec<Confirm> = call.commands.iter().filter_map(|it| it.confirm).collect();
-    let (replies, told) = exchange(line, call.commands, &confirms, call, server).await?;
+    match (
+        together(line, call.commands, call, server).await,
+        call.commands,
+    ) {
+        (Err(refusal), [command]) if is_of_any(&refusal) => {
+            let answer = refused(line, command, refusal, call, server).await?;
+            Ok(vec![answer])
+        }
+        (Err(refusal), commands) if is_of_any(&refusal) => each(line, commands, call, server).await,
+        (replies, _) => replies,
+    }
+}
+
+async fn together(
+    line: &mut impl Line,
+    commands: &[Command],
+    call: &Call<'_>,
+    server: &Server,
+) -> Replies {
+    let confirms: Vec<Confirm> = commands.iter().filter_map(|it| it.confirm).collect();
+    let (replies, told) = exchange(line, commands, &confirms, call, server).await?;
     let replies = server.refuse_passing(replies)?;
-    let answers = call.commands.iter().zip(replies).map(|(command, reply)| {
+    let answers = commands.iter().zip(replies).map(|(command, reply)| {
         let reply = reply.extract_error().map_err(Failure::Redis)?;
         match command.confirm {
             Some(confirm) if needs(&reply) => told.confirms(confirm).map(|()| reply),
@@ -86,6 +105,57 @@ pub(crate) async fn perform(line: &mut impl Line, call: &Call<'_>, server: &Serv
         }
     });
     Ok(answers.collect())
+}
+
+/// Whether this may be the answer to any of the commands of a write, or to the WAIT behind them: in a cluster redis-rs'
+/// threads return the first refusal in place of all replies. What ends a request is never of WAIT.
+fn is_of_any(error: &RedisError) -> bool {
+    error.code().is_some_and(|code| code != "UNBLOCKED") && !passes(error)
+}
+
+/// Sends each command by itself, to know which one is refused. What was carried out before is answered as it was.
+async fn each(
+    line: &mut impl Line,
+    commands: &[Command],
+    call: &Call<'_>,
+    server: &Server,
+) -> Replies {
+    let mut answers = Vec::new();
+    for command in commands {
+        let alone = std::slice::from_ref(command);
+        match together(line, alone, call, server).await {
+            Ok(replies) => answers.extend(replies),
+            Err(refusal) if is_of_any(&refusal) => {
+                answers.push(refused(line, command, refusal, call, server).await?);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(answers)
+}
+
+/// Returns why a command that was sent by itself has no answer: it is refused, or the question who confirms it.
+async fn refused(
+    line: &mut impl Line,
+    command: &Command,
+    refusal: RedisError,
+    call: &Call<'_>,
+    server: &Server,
+) -> RedisResult<Result<Value, Failure>> {
+    if command.confirm.is_none() {
+        return Ok(Err(Failure::Redis(refusal)));
+    }
+    match exchange(line, std::slice::from_ref(command), &[], call, server).await {
+        Ok((replies, _)) => {
+            let reply = replies.into_iter().next().unwrap_or(Value::Nil);
+            Ok(match needs(&reply) {
+                true => Err(Failure::Unconfirmable(explained(refusal))),
+                false => Ok(reply),
+            })
+        }
+        Err(error) if is_of_any(&error) => Ok(Err(Failure::Redis(error))),
+        Err(error) => Err(error),
+    }
 }
 
 /// Asks once more who confirms what this call has written on this connection.
