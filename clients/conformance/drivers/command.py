@@ -149,6 +149,8 @@ def answer(order: Dict[str, Any]) -> None:
         print(json.dumps({"id": order["id"], **said}), flush=True)
 
 
+# Where the suite runs in the background SIGINT is ignored, and `dsync run` leaves it so.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 for line in sys.stdin:
     order = json.loads(line)
     if order["do"] == "acquire":
