@@ -11,9 +11,9 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix test-clients test-metrics test-packages test-arm64 test-images test-docs bugs fuzz \
-	fuzz-engine test-memory test-upgrades soak server-suites compare-modules bench bench-growth bench-peers bench-instructions \
-	bench-quick lint lint-clients licences docs install cli install-cli deb dist clean
+.PHONY: help build run test test-matrix test-clients test-metrics test-packages test-arm64 test-images test-docs bugs \
+	mutants fuzz fuzz-engine test-memory test-upgrades soak server-suites compare-modules bench bench-growth bench-peers \
+	bench-instructions bench-quick lint lint-clients licences docs install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -64,6 +64,9 @@ bugs: ## seed bugs in a copy of the tree, one at a time, and see that the tests 
 	cargo build --release
 	@DSYNC_TEST_SERVER="$${DSYNC_TEST_SERVER:-$$(sh scripts/server.sh redis)}" \
 		DSYNC_TEST_MODULE="$(CURDIR)/target/release/libdsync.so" python3 tests/bugs/run.py $(NAMES)
+
+mutants: ## play mutants of the engine and of src/commands: which do the tests catch? (FILE=, LONGEST=, WOVEN=yes, KEEP=yes)
+	@sh scripts/mutants.sh
 
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
 	@sh scripts/fuzz.sh

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 sh scripts/licences.sh || exit 1
 sh scripts/need.sh peers || exit 1
-PATH=$PATH:$PWD/target/tools/bin
+PATH=$PATH:$(sh scripts/cargo-tool.sh deny)
 failed=''
 
 # locks NAME: prints the lock files with this name.

@@ -3,7 +3,7 @@
 # engine/fuzz, or for TARGET alone. Fails at the first input that breaks something, which it names.
 #
 # It needs a nightly compiler, because a stable one cannot report which branches an input takes, nor build with
-# AddressSanitizer. cargo-fuzz is installed under target/ if it is missing. The inputs begin with those in
+# AddressSanitizer; cargo-tool.sh builds cargo-fuzz. The inputs begin with those in
 # engine/fuzz/corpus and with the golden files. KEEP=yes keeps what is new there, without what adds nothing, and adds a line
 # for each target to engine/fuzz/record.jsonl.
 set -eu
@@ -14,11 +14,7 @@ if ! cargo +nightly --version >/dev/null 2>&1; then
     echo "dsync: there is no nightly compiler. Install one: rustup toolchain install nightly" >&2
     exit 1
 fi
-if ! cargo fuzz --version >/dev/null 2>&1; then
-    echo "dsync: installing cargo-fuzz under target/cargo-fuzz ..." >&2
-    cargo install --quiet --locked --root target/cargo-fuzz cargo-fuzz
-    PATH=$PWD/target/cargo-fuzz/bin:$PATH
-fi
+PATH=$PATH:$(sh scripts/cargo-tool.sh fuzz)
 
 seconds=${SECONDS:-60}
 work=$PWD/target/fuzz-engine

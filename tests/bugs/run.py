@@ -22,7 +22,6 @@ once. DSYNC_TEST_SERVER and DSYNC_TEST_MODULE are the server and the module of t
 from __future__ import annotations
 
 import argparse
-import filecmp
 import os
 import re
 import shutil
@@ -33,7 +32,9 @@ import tomllib
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tree import ROOT, copy_tree  # noqa: E402
+
 TREE = ROOT / "target" / "bugs" / "tree"
 #: What a test that fails says, in the layers' runners.
 FAILED = re.compile(r"^test result: FAILED|^\d+ passed, [1-9]\d* failed$|^# fail [1-9]|^--- FAIL: ", re.MULTILINE)
@@ -74,21 +75,6 @@ def stale(bug: Bug) -> str | None:
     return None if count == 1 and bug.line != bug.seeded else f"its line stands {count} times in {bug.file}"
 
 
-def copy_tree() -> None:
-    """Copies what git tracks, and leaves alone what is the same, so that little is built anew."""
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    names = {name for name in tracked.split("\0") if name and (ROOT / name).is_file()}
-    for name in names:
-        source, copy = ROOT / name, TREE / name
-        if not (copy.exists() and filecmp.cmp(source, copy, shallow=False)):
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, copy)
-    for copy in TREE.rglob("*"):
-        name = copy.relative_to(TREE)
-        if copy.is_file() and name.parts[0] != "target" and str(name) not in names:
-            copy.unlink()
-
-
 def play(bug: Bug) -> tuple[bool, str]:
     """Returns whether the bug was caught, and what was printed."""
     bug.seed(TREE)
@@ -121,7 +107,7 @@ def main() -> int:
                 print(f"{bug.name}: {why or bug.breaks}")
         print(f"{len(chosen) - missed} passed, {missed} failed")
         return 1 if missed else 0
-    copy_tree()
+    copy_tree(TREE)
     for bug in chosen:
         begun = time.monotonic()
         is_caught, said = play(bug)

@@ -1,0 +1,21 @@
+#!/bin/sh
+# mutants.sh: plays mutants of the files whose names have FILE in them, of all without (tests/mutants/run.py says what that is).
+# LONGEST=seconds leaves out tests that take longer, WOVEN=yes what cannot be in one program, and KEEP=yes adds to the
+# record.
+#
+# cargo-tool.sh builds cargo-mutants, which names the mutants; the parser of their operands is installed under target/tools.
+set -eu
+cd "$(dirname "$0")/.."
+
+sh scripts/need.sh build
+PATH=$PATH:$(sh scripts/cargo-tool.sh mutants)
+python=$PWD/target/tools/python
+requirements=tests/mutants/requirements.txt
+if ! cmp -s "$requirements" "$python/requirements.txt"; then
+    rm -rf "$python"
+    "${PYTHON:-python3}" -m venv "$python"
+    "$python/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements"
+    cp "$requirements" "$python/requirements.txt"
+fi
+exec "$python/bin/python" tests/mutants/run.py --file "${FILE:-}" --longest "${LONGEST:-inf}" \
+    ${WOVEN:+--woven} ${KEEP:+--keep}

@@ -1,0 +1,259 @@
+"""The programs in which mutants are played: the tests of a crate, built from a copy of the tree.
+
+All mutants that can be woven (weave.py) are in one program, which is built once. A run with DSYNC_REACHED tells which tests
+reach each mutant, and how long a test takes; runs with DSYNC_MUTANT play one, the quickest tests first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
+
+from tree import ROOT, copy_tree
+from weave import Lines, Mutant, Weaver, alone
+
+#: What is added to the root of a crate. A test has a thread of its own, with its name.
+ASKS = """
+#[allow(warnings, clippy::all)]
+pub mod woven {
+    use std::{cell::RefCell, collections::BTreeSet, env, fs, sync::LazyLock, thread, time::Instant};
+
+    static CHOSEN: LazyLock<(u32, Option<String>)> = LazyLock::new(|| {
+        let chosen = env::var("DSYNC_MUTANT").ok().and_then(|number| number.parse().ok());
+        (chosen.unwrap_or(0), env::var("DSYNC_REACHED").ok())
+    });
+
+    struct Seen(Instant, BTreeSet<u32>, Vec<bool>);
+
+    impl Drop for Seen {
+        fn drop(&mut self) {
+            let name = thread::current().name().unwrap_or("?").to_owned();
+            let folder = CHOSEN.1.as_deref().unwrap_or_default();
+            let file = format!("{folder}/{:?}", thread::current().id());
+            let line = format!("{name} {} {:?}", self.0.elapsed().as_secs_f64(), self.1);
+            let _ = fs::write(file, line);
+        }
+    }
+
+    thread_local! {
+        static SEEN: RefCell<Seen> = RefCell::new(Seen(Instant::now(), BTreeSet::new(), vec![false; 65_536]));
+    }
+
+    pub fn on(number: u32) -> bool {
+        let chosen = &*CHOSEN;
+        if chosen.1.is_some() {
+            let _ = SEEN.try_with(|seen| {
+                let mut seen = seen.borrow_mut();
+                if !std::mem::replace(&mut seen.2[number as usize], true) {
+                    seen.1.insert(number);
+                }
+            });
+        }
+        chosen.0 == number
+    }
+}
+"""
+#: Seconds until a mutant counts as endless, and how many times as long as the file's own a test may take.
+PATIENCE, TIMES = 20.0, 20
+#: Seconds of tests that are run one after the other before the next are asked for.
+GROUP = 1.0
+
+
+class Crate(NamedTuple):
+    root: str
+    #: What builds its tests.
+    command: Tuple[str, ...]
+
+
+ENGINE = Crate("engine/src/lib.rs", ("cargo", "test", "--package", "dsync-engine", "--lib", "--test", "model"))
+MODULE = Crate("src/lib.rs", ("cargo", "test", "--package", "dsync", "--lib"))
+
+
+class Test(NamedTuple):
+    program: str
+    name: str
+    seconds: float
+
+
+class Tree:
+    """A copy of the tree with a crate of its own."""
+
+    def __init__(self, name: str, crate: Crate) -> None:
+        self.path = ROOT / "target" / "mutants" / name
+        self.crate = crate
+        copy_tree(self.path)
+
+    def write(self, file: str, text: str) -> None:
+        path = self.path / file
+        if path.read_text() != text:
+            path.write_text(text)
+
+    def reset(self, file: str) -> None:
+        shutil.copyfile(ROOT / file, self.path / file)
+
+    def cargo(self, *arguments: str) -> Iterator[Dict]:
+        """Builds, and returns what cargo and the compiler say, as JSON."""
+        environment = {**os.environ, "CARGO_TARGET_DIR": str(self.path / "target"), "CARGO_PROFILE_DEV_DEBUG": "0"}
+        environment["RUSTFLAGS"] = "--cap-lints allow"
+        command = [*self.crate.command, "--message-format=json", *arguments]
+        built = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, check=False)
+        for line in built.stdout.splitlines():
+            if line.startswith("{"):
+                yield json.loads(line)
+
+    def build(self) -> Tuple[List[str], List[Dict]]:
+        """Returns the programs, and the errors."""
+        programs, errors = [], []
+        for said in self.cargo("--no-run"):
+            if said["reason"] == "compiler-artifact" and said.get("executable") and said["profile"]["test"]:
+                programs.append(said["executable"])
+            elif said["reason"] == "compiler-message" and said["message"]["level"] == "error":
+                errors.append(said["message"])
+        return programs, errors
+
+
+def spans(message: Dict) -> Iterator[Tuple[bool, str, int, int]]:
+    """Yields where an error is, and what it refers to, as far as that is in the tree: whether it is the place itself."""
+    for span in message["spans"]:
+        yield span["is_primary"], span["file_name"], span["line_start"], span["line_end"]
+    for child in message["children"]:
+        for _, *where in spans(child):
+            yield False, *where
+
+
+def blamed(error: Dict, lines: Dict[str, Lines]) -> Tuple[bool, Set[int]]:
+    """Returns the mutants that an error is in, and True; else those that it refers to, or else the nearest."""
+    places = [place for place in spans(error) if place[1] in lines]
+    for wanted in (True, False):
+        found = [lines[file].numbers(first, last) for is_place, file, first, last in places if is_place is wanted]
+        if any(found):
+            return wanted, set().union(*found)
+    return False, set().union(*(lines[file].nearest(first) for is_place, file, first, _ in places if is_place))
+
+
+class Woven:
+    """One program with all the mutants that can be in it. The others are in `alone`."""
+
+    def __init__(self, crate: Crate, mutants: List[Mutant]) -> None:
+        self.tree = Tree("woven", crate)
+        self._of_file: Dict[str, List[Mutant]] = {}
+        for mutant in mutants:
+            self._of_file.setdefault(mutant.file, []).append(mutant)
+        self.woven: Set[int] = set()
+        #: What they have is what the compiler refuses, and would be if they stood alone.
+        self.wrong: Set[int] = set()
+        self.programs = self._build()
+        self.alone = [mutant for mutant in mutants if mutant.number not in self.woven | self.wrong]
+
+    def _build(self) -> List[str]:
+        left_out: Set[int] = set()
+        while True:
+            texts = self._weave(left_out | self.wrong)
+            programs, errors = self.tree.build()
+            if not errors:
+                return programs
+            before = len(left_out | self.wrong)
+            lines = {file: Lines(text) for file, text in texts.items()}
+            for error in errors:
+                is_own, numbers = blamed(error, lines)
+                (self.wrong if is_own else left_out).update(numbers)
+            assert len(left_out | self.wrong) > before, f"the woven tree does not compile:\n{errors[0]['rendered']}"
+            print(f"mutants: {len(self.wrong)} do not compile, {len(left_out)} cannot be woven", flush=True)
+
+    def _weave(self, left_out: Set[int]) -> Dict[str, str]:
+        texts: Dict[str, str] = {}
+        self.woven.clear()
+        for file, mutants in self._of_file.items():
+            weaver = Weaver((ROOT / file).read_text(), (it for it in mutants if it.number not in left_out))
+            self.woven |= weaver.woven
+            self.wrong |= weaver.wrong
+            texts[file] = weaver.text()
+        root = self.tree.crate.root
+        texts[root] = texts.get(root, (ROOT / root).read_text()) + ASKS
+        for file, text in texts.items():
+            self.tree.write(file, text)
+        return texts
+
+    def tests(self) -> Dict[int, List[Test]]:
+        """Returns the tests that reach each mutant, the quickest first."""
+        reached: Dict[int, List[Test]] = {}
+        for program in self.programs:
+            folder = self.tree.path / "target" / "reached"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            done = run(program, [], {"DSYNC_REACHED": str(folder)}, None)
+            assert done == 0, f"{program}: the tests fail without a mutant"
+            for file in folder.iterdir():
+                name, seconds, numbers = file.read_text().split(" ", 2)
+                for number in numbers.strip("{}").split(", "):
+                    if number and name not in ("?", "main"):
+                        reached.setdefault(int(number), []).append(Test(program, name, float(seconds)))
+        for tests in reached.values():
+            tests.sort(key=lambda test: test.seconds)
+        return reached
+
+    def play(self, number: int, tests: List[Test], longest: float) -> str:
+        """Returns what became of a mutant. It is `left` if it survives the tests that take no longer than `longest`."""
+        for program, names, seconds in groups([test for test in tests if test.seconds <= longest]):
+            done = run(program, names, {"DSYNC_MUTANT": str(number)}, PATIENCE + TIMES * seconds)
+            if done is None:
+                return "endless"
+            if done != 0:
+                return "caught"
+        return "survived" if not tests or tests[-1].seconds <= longest else "left"
+
+
+def groups(tests: List[Test]) -> Iterator[Tuple[str, List[str], float]]:
+    """Yields tests to run together, with how long they take."""
+    together: Dict[str, List[Test]] = {}
+    for test in tests:
+        group = together.setdefault(test.program, [])
+        group.append(test)
+        if sum(it.seconds for it in group) >= GROUP:
+            del together[test.program]
+            yield test.program, [it.name for it in group], sum(it.seconds for it in group)
+    for program, group in together.items():
+        yield program, [it.name for it in group], sum(it.seconds for it in group)
+
+
+def run(program: str, names: List[str], variables: Dict[str, str], limit: float | None) -> int | None:
+    """Runs tests of a program: all if none is named. Returns its exit status; None if it has taken too long."""
+    threads = "1" if names else str(os.cpu_count())
+    command = [program, "--test-threads", threads, *(["--exact", *names] if names else [])]
+    # The tests read files beside their crate.
+    home = ROOT / "engine" if "dsync_engine" in program or "model" in Path(program).name else ROOT
+    environment = {**os.environ, "CARGO_MANIFEST_DIR": str(home), "RUST_BACKTRACE": "0", **variables}
+    started = subprocess.Popen(
+        command, cwd=home, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        return started.wait(timeout=limit)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        started.wait()
+        return None
+
+
+class Alone:
+    """Builds one mutant at a time."""
+
+    def __init__(self, crate: Crate) -> None:
+        self.tree = Tree("alone", crate)
+
+    def play(self, mutant: Mutant) -> str:
+        self.tree.write(mutant.file, alone((ROOT / mutant.file).read_text(), mutant))
+        try:
+            programs, errors = self.tree.build()
+            if errors:
+                return "no program"
+            for program in programs:
+                done = run(program, [], {}, 600)
+                if done != 0:
+                    return "endless" if done is None else "caught"
+            return "survived"
+        finally:
+            self.tree.reset(mutant.file)
