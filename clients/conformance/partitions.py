@@ -105,6 +105,8 @@ class Hosts(Topology):
             eventually(lambda: self.primary() is not old, "a failover", within=HEALED_WITHIN)
             host.join()
             old.start()
+            # It is a primary, with what was last saved, until a Sentinel has it follow. Promoted before, it stays that.
+            self.heal()
 
         own: Faults = {
             "link: hosts cut off": cut_off,
