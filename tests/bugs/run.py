@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Iterator, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tree import ROOT, copy_tree  # noqa: E402
+from tree import ROOT, copy_tree
 
 TREE = ROOT / "target" / "bugs" / "tree"
 #: What a test that fails says, in the layers' runners.

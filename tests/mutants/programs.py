@@ -1,7 +1,7 @@
 """The programs in which mutants are played: the tests of a crate, built from a copy of the tree.
 
-All mutants that can be woven (weave.py) are in one program, which is built once. A run with DSYNC_REACHED tells which tests
-reach each mutant, and how long a test takes; runs with DSYNC_MUTANT play one, the quickest tests first.
+All mutants that can be woven (weave.py) are in one program, which is built once. A run with DSYNC_REACHED tells which
+tests reach each mutant, and how long a test takes; runs with DSYNC_MUTANT play one, the quickest tests first.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Tree:
 
 
 def spans(message: Dict) -> Iterator[Tuple[bool, str, int, int]]:
-    """Yields where an error is, and what it refers to, as far as that is in the tree: whether it is the place itself."""
+    """Yields where an error is, and what it refers to: whether it is the place itself, its file, and its lines."""
     for span in message["spans"]:
         yield span["is_primary"], span["file_name"], span["line_start"], span["line_end"]
     for child in message["children"]:

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Makes mutants of the engine and of src/commands, and shows which of them the tests catch: `make mutants FILE=part`.
 
-`run.py [--file PART] [--longest SECONDS] [--keep]`. cargo-mutants names the mutants; weave.py and programs.py say how they
-are built and played. Those of src/commands meet the module's unit tests, the others the engine's.
+`run.py [--file PART] [--longest SECONDS] [--keep]`. cargo-mutants names the mutants; weave.py and programs.py say how
+they are built and played. Those of src/commands meet the module's unit tests, the others the engine's.
 
     caught      a test fails
     endless     the tests go on for twenty times as long as they should
     no program  it does not compile
-    survived    no test fails: mutants.toml says why that is right, for each
+    survived    no test fails: explained.toml says why that is right, for each
     left        not decided: with --longest it has met only the tests that take no longer than that
 
-`--keep` writes the files that are decided into record.jsonl beside this file. `--fresh` looks whether each survivor of the
-record is explained, and whether RELIABILITY.md has its sums; `--write` writes them there.
+`--keep` writes the files that are decided into record.jsonl beside this file. `--fresh` looks whether each survivor of
+the record is explained, and whether RELIABILITY.md has its sums; `--write` writes them there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Dict, List
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tree import ROOT  # noqa: E402
+from tree import ROOT
 
 RECORD = Path(__file__).with_name("record.jsonl")
 EXPLAINED = Path(__file__).with_name("explained.toml")
@@ -114,7 +114,8 @@ def keep(results: List) -> None:
         if all(became in DECIDED for _, became in all_of_it):
             count = collections.Counter(became for _, became in all_of_it)
             survivors = sorted(name for name, became in all_of_it if became == "survived")
-            rows[file] = {"file": file, "commit": commit, **{kind: count[kind] for kind in DECIDED}, "survivors": survivors}
+            counts = {kind: count[kind] for kind in DECIDED}
+            rows[file] = {"file": file, "commit": commit, **counts, "survivors": survivors}
     RECORD.write_text("".join(json.dumps(rows[file]) + "\n" for file in sorted(rows)))
 
 
@@ -128,7 +129,8 @@ def figures() -> str:
     for name, start in (("the engine", "engine/"), ("`src/commands`", "src/")):
         rows = [row for row in record() if row["file"].startswith(start)]
         counts = [sum(row[kind] for row in rows) for kind in DECIDED]
-        lines.append(f"| {name} | {len(rows)} | {sum(counts):,} | " + " | ".join(f"{count:,}" for count in counts) + " |")
+        cells = [name, str(len(rows)), f"{sum(counts):,}", *(f"{count:,}" for count in counts)]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

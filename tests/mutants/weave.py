@@ -1,8 +1,8 @@
 """Weaves mutants into a file: the program that is built has all of them, and an environment variable chooses one.
 
 A mutant is a change of one expression. Where it stands, the woven file asks `crate::woven::on(NUMBER)`: if so, what the
-mutant has there is done, and otherwise what the file has. What a mutant has stands in lines of its own, between two marks,
-so that an error of the compiler leads to it.
+mutant has there is done, and otherwise what the file has. What a mutant has stands in lines of its own, between two
+marks, so that an error of the compiler leads to it.
 
 Cannot be woven, and are built alone: what stands in a constant, a `const fn` or a type, and what a macro makes.
 """
@@ -17,7 +17,15 @@ from tree_sitter import Language, Node, Parser
 
 RUST = Parser(Language(tree_sitter_rust.language()))
 #: What is computed while the program is built.
-CONSTANT = {"const_item", "static_item", "array_type", "array_expression", "enum_variant", "const_block", "type_arguments"}
+CONSTANT = {
+    "const_item",
+    "static_item",
+    "array_type",
+    "array_expression",
+    "enum_variant",
+    "const_block",
+    "type_arguments",
+}
 BEGIN, END = re.compile(r"/\*<(\d+)\*/"), re.compile(r"/\*(\d+)>\*/")
 
 
@@ -163,18 +171,21 @@ def is_body(node: Node) -> bool:
 def is_optional(arm: Node) -> bool:
     """Whether an arm may have a condition more: another one takes what is left."""
     pattern, block = arm.child_by_field_name("pattern"), arm.parent
-    assert pattern is not None and block is not None
+    assert pattern is not None
+    assert block is not None
     condition = pattern.child_by_field_name("condition")
     last = block.named_children[-1].child_by_field_name("pattern")
     takes_all = last is not None and last.text == b"_"
     return takes_all and (condition is None or not condition.type.startswith("let_"))
 
 
+def has(node: Node, kind: str) -> bool:
+    return any(child.type == kind for child in node.children)
+
+
 def is_constant(node: Node | None) -> bool:
     while node is not None:
-        if node.type in CONSTANT and node.type != "array_expression":
-            return True
-        if node.type == "array_expression" and b";" in (child.type.encode() for child in node.children):
+        if node.type in CONSTANT or (node.type == "array_expression" and has(node, ";")):
             return True
         if node.type == "function_item":
             # What is nested in a function is in no constant outside of it.
