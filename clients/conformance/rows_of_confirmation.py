@@ -22,9 +22,9 @@ def ask(lab: Lab, name: str = "h", **words: Any) -> Future[Answer]:
     return lab.driver.begin("acquire", **{"as": name}, **words)
 
 
-def waits(lab: Lab) -> int:
-    """How often the server was asked who confirms."""
-    return int(lab.server.client().info("commandstats").get("cmdstat_wait", {"calls": 0})["calls"])
+def tries(lab: Lab) -> int:
+    """How often the server was asked for a lock."""
+    return int(lab.server.client().info("commandstats").get("cmdstat_dlock.acquire", {"calls": 0})["calls"])
 
 
 def still_asks(asked: Future[Answer]) -> None:
@@ -68,8 +68,8 @@ def wait_that_too_few_replicas_confirm_leaves_nothing(lab: Lab) -> None:
 def wait_whose_last_try_has_no_answer_tells_who_confirmed_an_earlier_one(lab: Lab) -> None:
     # A replica on a busy machine has time to confirm each try.
     asked = ask(lab, wait=8_000, replicas=2, lease=60_000, within=2_500)
-    # The second WAIT comes after the first was answered.
-    eventually(lambda: waits(lab) > 1 or asked.done(), "a second try")
+    # It comes after it is known who confirmed the first one.
+    eventually(lambda: tries(lab) > 1 or asked.done(), "a second try")
     lab.server.stop()
     answer = is_(asked.result(timeout=SOON), "not confirmed")
     lab.server.go_on()
@@ -193,7 +193,7 @@ def other_side_acquires(lab: Lab, keys: List[str]) -> Dict[str, float]:
     granted: Dict[str, float] = {}
     standby = lab.standby.client()
 
-    def tries() -> bool:
+    def granted_all() -> bool:
         left = [key for key in keys if key not in granted]
         line = standby.pipeline(transaction=False)
         for key in left:
@@ -202,5 +202,5 @@ def other_side_acquires(lab: Lab, keys: List[str]) -> Dict[str, float]:
         granted.update((key, sent) for key, reply in zip(left, line.execute()) if reply is not None)
         return len(granted) == len(keys)
 
-    eventually(tries, "each key granted by the promoted replica")
+    eventually(granted_all, "each key granted by the promoted replica")
     return granted
