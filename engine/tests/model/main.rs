@@ -10,7 +10,8 @@
 //!
 //! The tests:
 //! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `indexes`, `rests`, `pauses`,
-//!   `rounds`, `once`, `delays`, `idle`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `freed`;
+//!   `rounds`, `once`, `delays`, `idle`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `overview`,
+//!   `freed`;
 //! - several servers: `cluster`, `follow`, `paces`; large numbers: `long_queues`, `slices`; what keys take: `memory`;
 //! - `exhaustive`: all sequences of a few steps; `interleavings`: all that three clients can bring about in more steps;
 //!   `history`: random histories.
@@ -55,6 +56,7 @@ mod model;
 mod once;
 mod operators;
 mod order;
+mod overview;
 mod paces;
 mod pauses;
 mod places;

@@ -1,0 +1,94 @@
+//! What operators see of all keys at once: who waits where and since when, and what was counted.
+
+use crate::ask::ask;
+use crate::fixture::*;
+use crate::model::Name;
+use crate::server::key_bytes;
+use crate::steps::Step;
+use crate::world::World;
+use dsync_engine::Family;
+use dsync_engine::stats::Counters;
+use dsync_engine::types::Claim;
+
+const THIRD: Name = (1, 2);
+
+fn counters(world: &World, family: Family) -> &Counters {
+    world.primary.engine.stats().counters(family)
+}
+
+#[test]
+fn contended_keys_come_with_the_longest_wait_first() {
+    let mut world = world();
+    for name in [KEY, OTHER, THIRD] {
+        world.ask(ask(name, Claim::Exclusive, 1));
+    }
+    world.ask(ask(OTHER, Claim::Exclusive, 2).block());
+    world.after_ms(5);
+    world.ask(exclusive(3).block());
+    world.ask(exclusive(4).keep(60_000));
+    world.after_ms(7);
+    let seen = |world: &World, count| {
+        let keys = world.primary.engine.contended(count, world.now);
+        let row = |key: &dsync_engine::info::Contended<'_>| {
+            assert_eq!((key.db.0, key.family), (0, Family::Lock));
+            (key.name.to_vec(), key.waiters, key.longest_ms)
+        };
+        keys.iter().map(row).collect::<Vec<_>>()
+    };
+    let rows = [(key_bytes(OTHER), 1, 12), (key_bytes(KEY), 2, 7)];
+    assert_eq!(seen(&world, 10), rows);
+    assert_eq!(seen(&world, 1), rows[..1]);
+    let engine = &world.primary.engine;
+    assert_eq!(engine.waiting(Family::Lock), 3);
+    assert_eq!(engine.waiting(Family::Semaphore), 0);
+    assert_eq!(engine.longest_wait_ms(world.now), 12);
+    world.step(&Step::Disconnect(2));
+    assert_eq!(seen(&world, 10), rows[1..]);
+    assert_eq!(world.primary.engine.longest_wait_ms(world.now), 7);
+}
+
+#[test]
+fn nobody_waits_anywhere_at_first() {
+    let world = world();
+    assert!(world.primary.engine.contended(10, world.now).is_empty());
+    assert_eq!(world.primary.engine.longest_wait_ms(world.now), 0);
+}
+
+#[test]
+fn each_way_a_hold_ends_is_counted_by_itself() {
+    let mut world = world();
+    for token in 1..=5 {
+        world.ask(permits(token, 1).limit(10).lease(1_000));
+    }
+    world.ask(permits(6, 1).limit(10).ephemeral());
+    world.step(&Step::Release(KEY, Family::Semaphore, 1));
+    world.step(&Step::Revoke(KEY, Family::Semaphore, 0));
+    world.step(&Step::Disconnect(6));
+    world.step(&Step::Renew(KEY, Family::Semaphore, 3, None));
+    world.after_ms(1_500);
+    let told = counters(&world, Family::Semaphore);
+    assert_eq!(told.granted_at_once, 6);
+    assert_eq!((told.released, told.revoked, told.disconnected), (1, 1, 1));
+    assert_eq!((told.lapsed, told.lapsed_unrenewed), (3, 2));
+    assert_eq!((told.granted_after_wait, told.undelivered), (0, 0));
+    let others = counters(&world, Family::Lock);
+    assert_eq!((others.granted_at_once, others.released), (0, 0));
+}
+
+#[test]
+fn each_way_a_wait_ends_is_counted_by_itself() {
+    let mut world = world();
+    world.ask(exclusive(1));
+    world.ask(exclusive(2).block_ms(50));
+    world.ask(exclusive(3).keep(100));
+    world.ask(exclusive(4).block());
+    world.ask(exclusive(5).block());
+    world.step(&Step::Disconnect(4));
+    world.after_ms(200);
+    world.step(&Step::Release(KEY, Family::Lock, 1));
+    let told = counters(&world, Family::Lock);
+    assert_eq!((told.granted_at_once, told.granted_after_wait), (1, 1));
+    assert_eq!((told.wait_timeouts, told.wait_disconnects), (2, 1));
+    let times = world.primary.engine.stats().wait_times;
+    assert_eq!((times.classes[3], times.total_ms), (1, 200));
+}
