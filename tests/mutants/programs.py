@@ -59,6 +59,8 @@ pub mod woven {
 """
 #: Seconds until a mutant counts as endless, and how many times as long as the file's own a test may take.
 PATIENCE, TIMES = 20.0, 20
+#: Bytes that a mutant may take: an endless one can fill them within seconds.
+MEMORY = 2 << 30
 #: Seconds of tests that are run one after the other before the next are asked for.
 GROUP = 1.0
 
@@ -223,13 +225,12 @@ def groups(tests: List[Test]) -> Iterator[Tuple[str, List[str], float]]:
 def run(program: str, names: List[str], variables: Dict[str, str], limit: float | None) -> int | None:
     """Runs tests of a program: all if none is named. Returns its exit status; None if it has taken too long."""
     threads = "1" if names else str(os.cpu_count())
-    command = [program, "--test-threads", threads, *(["--exact", *names] if names else [])]
+    command = ["prlimit", f"--as={MEMORY}", program, "--test-threads", threads, *(["--exact", *names] if names else [])]
     # The tests read files beside their crate.
     home = ROOT / "engine" if "dsync_engine" in program or "model" in Path(program).name else ROOT
     environment = {**os.environ, "CARGO_MANIFEST_DIR": str(home), "RUST_BACKTRACE": "0", **variables}
-    started = subprocess.Popen(
-        command, cwd=home, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    # It replaces prlimit, and keeps its process id.
+    started = subprocess.Popen(command, cwd=home, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         return started.wait(timeout=limit)
     except subprocess.TimeoutExpired:
