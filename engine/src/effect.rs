@@ -97,3 +97,42 @@ impl Effects {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+
+    /// The module does nothing after a call whose effects are empty.
+    #[test]
+    fn effects_are_empty_only_without_any() {
+        assert!(Effects::default().is_empty());
+        const RANK: Rank = Rank(Fence(7));
+        let marks: [fn(&mut Effects); 6] = [
+            |effects| effects.changes.push(Change::Leave { rank: RANK }),
+            |effects| effects.modified = true,
+            |effects| effects.may_free_capacity = true,
+            |effects| {
+                effects.notes.push(Note::Refused {
+                    change: "GRANT 7".to_owned(),
+                    misfit: Misfit::Family,
+                });
+            },
+            |effects| effects.wake(WaiterId(NonZeroU64::MIN), Answer::NotGranted),
+            |effects| {
+                effects.announcements.push(Announcement {
+                    rank: RANK,
+                    fence: None,
+                });
+            },
+        ];
+        for (number, mark) in marks.iter().enumerate() {
+            let mut effects = Effects::default();
+            mark(&mut effects);
+            assert!(!effects.is_empty(), "mark {number}");
+            effects.clear();
+            assert!(effects.is_empty(), "mark {number}, cleared");
+        }
+    }
+}

@@ -759,3 +759,19 @@ fn changes_of_two_versions_never_share_a_string() {
         }
     }
 }
+
+#[test]
+fn change_is_named_by_its_verb_and_fence() {
+    let rank = Rank(Fence(7));
+    let named = [
+        (Change::Leave { rank }, "LEAVE 7"),
+        (
+            place(Claim::Shared, b"t", None, None),
+            "PLACE 1700000000000123",
+        ),
+        (grant(Claim::Shared, b"t", None), "GRANT 1700000000000123"),
+    ];
+    for (change, name) in named {
+        assert_eq!(change.to_string(), name);
+    }
+}

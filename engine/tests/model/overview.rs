@@ -92,3 +92,17 @@ fn each_way_a_wait_ends_is_counted_by_itself() {
     let times = world.primary.engine.stats().wait_times;
     assert_eq!((times.classes[3], times.total_ms), (1, 200));
 }
+
+#[test]
+fn lanes_are_counted_while_somebody_waits_in_them() {
+    let mut world = world();
+    let lanes = |world: &World| world.primary.engine.lanes();
+    world.ask(permits(1, 1).limit(1));
+    for lane in 1..=3 {
+        world.ask(permits(lane + 1, 1).limit(1).lane(lane).block());
+    }
+    assert_eq!(lanes(&world), 3);
+    world.step(&Step::Disconnect(2));
+    world.tick();
+    assert_eq!(lanes(&world), 2);
+}
