@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Iterator, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
 from tree import ROOT, copy_tree
 
 TREE = ROOT / "target" / "bugs" / "tree"

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Dict, List
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
 from tree import ROOT
 
 RECORD = Path(__file__).with_name("record.jsonl")
