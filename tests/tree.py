@@ -1,4 +1,4 @@
-"""A copy of the tree, in which the code may be changed: for the bugs that are seeded, and for mutants."""
+"""The tree: a copy in which the code may be changed, and pages with figures from a record."""
 
 from __future__ import annotations
 
@@ -23,3 +23,10 @@ def copy_tree(to: Path) -> None:
         name = copy.relative_to(to)
         if copy.is_file() and name.parts[0] != "target" and str(name) not in names:
             copy.unlink()
+
+
+def with_figures(text: str, begin: str, figures: str, end: str) -> str:
+    """Returns a page with these figures between its lines `begin` and `end`."""
+    before, rest = text.split(begin + "\n")
+    _, after = rest.split(end + "\n")
+    return f"{before}{begin}\n\n{figures}\n\n{end}\n{after}"

@@ -10,8 +10,8 @@ they are built and played. Those of src/commands meet the module's unit tests, t
     survived    no test fails: explained.toml says why that is right, for each
     left        not decided: with --longest it has met only the tests that take no longer than that
 
-`--keep` writes the files that are decided into record.jsonl beside this file. `--fresh` looks whether each survivor of
-the record is explained, and whether RELIABILITY.md has its sums; `--write` writes them there.
+`--keep` writes the files that are decided into record.jsonl beside this file, and its sums into RELIABILITY.md; `--write`
+does the latter alone. `--fresh` looks whether each survivor of the record is explained, and the sums are written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Dict, List
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
-from tree import ROOT
+from tree import ROOT, with_figures
 
 RECORD = Path(__file__).with_name("record.jsonl")
 EXPLAINED = Path(__file__).with_name("explained.toml")
@@ -135,10 +135,8 @@ def figures() -> str:
     return "\n".join(lines)
 
 
-def page(text: str) -> str:
-    before, rest = text.split(BEGIN + "\n")
-    _, after = rest.split(END + "\n")
-    return f"{before}{BEGIN}\n\n{figures()}\n\n{END}\n{after}"
+def page() -> str:
+    return with_figures(PAGE.read_text(), BEGIN, figures(), END)
 
 
 def is_fresh() -> bool:
@@ -148,7 +146,7 @@ def is_fresh() -> bool:
         print(f"not explained in {EXPLAINED.name}: {name}", file=sys.stderr)
     for name in sorted(explained - survivors):
         print(f"explained in {EXPLAINED.name}, and no survivor of the record: {name}", file=sys.stderr)
-    is_written = page(PAGE.read_text()) == PAGE.read_text()
+    is_written = page() == PAGE.read_text()
     if not is_written:
         print("RELIABILITY.md does not have the sums of the record: run tests/mutants/run.py --write", file=sys.stderr)
     return survivors == explained and is_written
@@ -164,7 +162,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the figures of RELIABILITY.md")
     asked = parser.parse_args()
     if asked.write:
-        PAGE.write_text(page(PAGE.read_text()))
+        PAGE.write_text(page())
         return 0
     if asked.fresh:
         return 0 if is_fresh() else 1
@@ -176,6 +174,7 @@ def main() -> int:
             sums.update(became for _, became in results)
             if asked.keep:
                 keep(results)
+                PAGE.write_text(page())
     print("mutants: " + ", ".join(f"{count} {kind}" for kind, count in sorted(sums.items())))
     return 0
 

@@ -17,15 +17,7 @@ from tree_sitter import Language, Node, Parser
 
 RUST = Parser(Language(tree_sitter_rust.language()))
 #: What is computed while the program is built.
-CONSTANT = {
-    "const_item",
-    "static_item",
-    "array_type",
-    "array_expression",
-    "enum_variant",
-    "const_block",
-    "type_arguments",
-}
+CONSTANT = {"const_item", "static_item", "array_type", "enum_variant", "const_block", "type_arguments"}
 BEGIN, END = re.compile(r"/\*<(\d+)\*/"), re.compile(r"/\*(\d+)>\*/")
 
 

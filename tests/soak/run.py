@@ -25,7 +25,10 @@ import time
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Tuple
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+from tree import ROOT, with_figures
+
 RECORD = Path(__file__).with_name("record.jsonl")
 PAGE = ROOT / "RELIABILITY.md"
 MODULE = ROOT / "target" / "release" / "libdsync.so"
@@ -237,9 +240,7 @@ def figures() -> str:
 
 
 def page(text: str, figures: str) -> str:
-    before, rest = text.split(BEGIN + "\n")
-    _, after = rest.split(END + "\n")
-    return f"{before}{BEGIN}\n\n{figures}\n\n{END}\n{after}"
+    return with_figures(text, BEGIN, figures, END)
 
 
 def main() -> int:
