@@ -94,3 +94,24 @@ impl InLanes {
         heap::tree(self.named.len(), size_of::<(LaneName, InUse)>()) + self.name_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_a_lane_is_counted_as_long_as_it_has_a_hold() {
+        let name = [b't'; 100];
+        let mut lanes = InLanes::default();
+        lanes.add(b"a", 1);
+        let before = lanes.heap_bytes();
+        lanes.add(&name, 1);
+        lanes.add(&name, 2);
+        let with_name = lanes.heap_bytes();
+        assert!(with_name >= before + name.len());
+        lanes.remove(&name, 2);
+        assert_eq!(lanes.heap_bytes(), with_name);
+        lanes.remove(&name, 1);
+        assert_eq!(lanes.heap_bytes(), before);
+    }
+}
