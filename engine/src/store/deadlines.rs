@@ -77,11 +77,11 @@ impl Node {
     const NONE: Self = Self(0);
     const SLOT: u32 = 1 << 31;
 
-    const fn of_id(id: StateId) -> Self {
+    fn of_id(id: StateId) -> Self {
         Self(id.get())
     }
 
-    const fn of_slot(slot: Slot) -> Self {
+    fn of_slot(slot: Slot) -> Self {
         Self(Self::SLOT | slot.0)
     }
 
@@ -102,19 +102,19 @@ const _: () = assert!(1 << TOP_SHIFT <= LOW_BITS);
 
 impl Slot {
     /// Returns the slot of a tick on this level.
-    const fn on(level: u32, tick: u64) -> Self {
+    fn on(level: u32, tick: u64) -> Self {
         Self(level * DIGITS + digit_of(tick, level))
     }
 
-    const fn level(self) -> u32 {
+    fn level(self) -> u32 {
         self.0 / DIGITS
     }
 
-    const fn digit(self) -> u32 {
+    fn digit(self) -> u32 {
         self.0 % DIGITS
     }
 
-    const fn index(self) -> usize {
+    fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -243,7 +243,7 @@ impl Wheel {
 
     /// Returns the last tick that can be scheduled: one turn of the topmost ring ahead of the hand, less the slot under
     /// it.
-    const fn reach(&self) -> u64 {
+    fn reach(&self) -> u64 {
         (((self.hand >> TOP_SHIFT) + DIGITS as u64) << TOP_SHIFT) - 1
     }
 
@@ -337,7 +337,7 @@ impl Wheel {
 }
 
 /// Returns the digit of a tick for this level.
-const fn digit_of(tick: u64, level: u32) -> u32 {
+fn digit_of(tick: u64, level: u32) -> u32 {
     ((tick >> (DIGIT_BITS * level)) & DIGIT_MASK) as u32
 }
 

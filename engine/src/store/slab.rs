@@ -41,7 +41,7 @@ impl StateId {
     pub const MAX: u32 = u32::MAX >> 1;
     pub const FIRST: StateId = StateId(NonZeroU32::MIN);
 
-    pub const fn get(self) -> u32 {
+    pub fn get(self) -> u32 {
         self.0.get()
     }
 
@@ -57,7 +57,7 @@ impl StateId {
     }
 
     /// Returns the chunk of the id, and the slot in the chunk.
-    pub const fn place(self) -> (usize, usize) {
+    pub fn place(self) -> (usize, usize) {
         let index = self.get() as usize - 1;
         (index / CHUNK, index % CHUNK)
     }
