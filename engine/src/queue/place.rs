@@ -257,12 +257,7 @@ impl Place {
         let tokens = 2 * self.token.heap_bytes();
         let owner = self.owner.as_ref();
         let owner = owner.map_or(0, |owner| heap::allocated(owner.len()));
-        let indexes =
-            usize::from(self.claim.permits() > 1) + usize::from(self.max_attempts().is_some());
-        tokens
-            + owner
-            + self.lane.heap_bytes()
-            + indexes * heap::tree_share(size_of::<(u32, Rank)>())
+        tokens + owner + self.lane.heap_bytes()
     }
 
     /// Returns what other servers and files know of the place, if it is kept.

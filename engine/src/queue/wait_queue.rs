@@ -150,10 +150,16 @@ impl WaitQueue {
 
     /// Returns the bytes that the kept places take in this queue.
     pub fn kept_heap_bytes(&self) -> usize {
-        let entries = [size_of::<(Rank, Place)>(), size_of::<(Token, Rank)>()];
-        let trees = entries.map(|bytes| heap::tree(self.index.kept, bytes));
+        let kept = self.index.kept;
+        let trees = [
+            (kept, size_of::<(Rank, Place)>()),
+            (kept, size_of::<(Token, Rank)>()),
+            (self.index.heavy.len(), size_of::<(u32, Rank)>()),
+            (self.index.capped.len(), size_of::<(u32, Rank)>()),
+        ];
+        let trees = trees.map(|(entries, bytes)| heap::tree(entries.min(kept), bytes));
         let lanes = self.lanes();
-        let lanes = lanes.map_or(0, |lanes| lanes.heap_bytes(self.index.kept));
+        let lanes = lanes.map_or(0, |lanes| lanes.heap_bytes(kept));
         self.index.kept_bytes + trees.iter().sum::<usize>() + lanes
     }
 

@@ -185,3 +185,22 @@ impl Policy for WaitGroup {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_that_is_displaced_is_counted() {
+        let mut group = WaitGroup::default();
+        let before = group.heap_bytes();
+        group.displaced = Some(Box::new(FinishedRound {
+            expected: None,
+            done: 1,
+            lapsed: 0,
+            keep_until: UnixMs(1),
+        }));
+        let round = heap::allocated(size_of::<FinishedRound>());
+        assert_eq!(group.heap_bytes(), before + round);
+    }
+}

@@ -326,3 +326,22 @@ impl Policy for Once {
 fn shared_bytes(text: &Arc<[u8]>) -> usize {
     heap::allocated(2 * size_of::<usize>() + text.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_that_is_displaced_is_counted() {
+        let before = Once::default().heap_bytes();
+        let token = [b't'; 100];
+        let token = Token::parse(&token).expect("legal");
+        let text = token.heap_bytes();
+        let once = Once {
+            displaced: Some(Box::new(token)),
+            ..Once::default()
+        };
+        let boxed = heap::allocated(size_of::<Token>());
+        assert_eq!(once.heap_bytes(), before + boxed + text);
+    }
+}
