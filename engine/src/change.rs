@@ -219,6 +219,7 @@ impl End {
         matches!(self, End::Released | End::Lapsed | End::Disconnected)
     }
 
+    /// Returns its name in the event log.
     pub fn word(self) -> &'static str {
         End::ALL[self as usize].1
     }

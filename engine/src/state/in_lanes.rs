@@ -113,5 +113,7 @@ mod tests {
         assert_eq!(lanes.heap_bytes(), with_name);
         lanes.remove(&name, 1);
         assert_eq!(lanes.heap_bytes(), before);
+        let pieces = lanes.into_pieces().map(|(lane, _)| lane);
+        assert!(pieces.eq([b"a".as_slice().into()]));
     }
 }

@@ -196,6 +196,41 @@ mod tests {
         }
     }
 
+    fn announced(last: Fence) -> Announcement {
+        Announcement {
+            last,
+            heard: Fence(0),
+            base: Fence(0),
+        }
+    }
+
+    #[test]
+    fn server_is_behind_until_it_has_gone_past_what_it_heard() {
+        let now = at(10_000 * HOUR_US);
+        let mut fences = Fences::default();
+        assert!(!fences.is_behind_heard(), "nobody has told of any");
+        let last = fences.next(now);
+        fences.hear(announced(Fence(last.0 - 1)), now);
+        assert!(!fences.is_behind_heard());
+        fences.hear(announced(last), now);
+        assert!(fences.is_behind_heard(), "the same");
+        fences.hear(announced(Fence(last.0 + 1)), now);
+        assert!(fences.is_behind_heard());
+        fences.leap_past_heard(1, now);
+        assert!(!fences.is_behind_heard());
+    }
+
+    #[test]
+    fn leap_past_own_fences_is_as_far_as_asked() {
+        let now = at(10_000 * HOUR_US);
+        let mut fences = Fences::default();
+        fences.leap_past_own(HOUR_US, now);
+        assert_eq!(fences.last(), Fence(0), "it has given none");
+        let last = fences.next(now);
+        fences.leap_past_own(HOUR_US, now);
+        assert_eq!(fences.last(), Fence(last.0 + HOUR_US));
+    }
+
     /// A start used to leap as far as a promotion. An old primary that was cut off and then restarted gave fences above
     /// those of the server that had been promoted in its place.
     #[test]

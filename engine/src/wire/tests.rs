@@ -329,6 +329,20 @@ fn string_cut_short_or_extended_is_refused() {
     }
 }
 
+/// What comes behind a change that cannot be read would be read as anything.
+#[test]
+fn nothing_is_read_behind_what_is_unreadable() {
+    for (family, change) in every_kind() {
+        let one = without_check(&packed(family, false, std::slice::from_ref(&change))).to_vec();
+        // No kind of change has this number.
+        let bent = sealed(&[one.as_slice(), &[0xff], &one[2..]].concat());
+        let mut read = open(&bent).expect("its check is right");
+        assert_eq!(read.next(), Some(Ok(change)));
+        assert!(matches!(read.next(), Some(Err(_))));
+        assert_eq!(read.next(), None);
+    }
+}
+
 #[test]
 fn string_with_any_flipped_bit_is_refused() {
     for (family, change) in every_kind() {

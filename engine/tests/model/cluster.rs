@@ -9,8 +9,8 @@ use dsync_engine::LaneName;
 use dsync_engine::Task;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::{Change, End};
-use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, MonoUs, Token};
-use dsync_engine::{Announcement, Engine, Family, Key, Reply, Request};
+use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, MonoUs, Now, Token};
+use dsync_engine::{Announcement, Engine, Family, Key, Reply, Request, Visit};
 
 const MS: u64 = 1_000;
 const YEAR_US: u64 = 366 * 86_400 * 1_000_000;
@@ -209,6 +209,30 @@ fn delay_of_unwritable_key_ends_when_it_is_writable() {
     assert_eq!(one_key.words(), ["run"]);
 }
 
+/// A client that gives up knows of no hold, also while the end of its undelivered grant waits for the key to be writable.
+#[test]
+fn release_of_undelivered_grant_that_cannot_end_yet_ends_it_as_undelivered() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    one_key.queue_requests(Claim::Exclusive, 1, MonoUs::NEVER);
+    let now = one_key.now;
+    let release = |one_key: &mut OneKey, token: &str| {
+        let token = Token::parse(token.as_bytes()).expect("legal");
+        let release = |visit: &mut Visit<'_>| visit.release(Family::Lock, &token);
+        one_key.server.call(KEY, Family::Lock, now, release).1
+    };
+    let mut done = release(&mut one_key, "client 0");
+    let grant = done.wakes.pop().and_then(|wake| wake.grant);
+    let grant = grant.expect("the lock is handed over");
+    (one_key.server.engine).undelivered(grant, ClientId(1), true, now);
+    assert_eq!(one_key.tasks_unwritable().len(), 1);
+    let done = release(&mut one_key, "client 1");
+    let [Change::End { how, .. }, Change::Vanish] = done.changes[..] else {
+        panic!("{:?}", done.changes);
+    };
+    assert_eq!(how, End::Undelivered);
+}
+
 /// MIGRATE moved a key away, and its waiters on the old node would have waited for ever.
 #[test]
 fn waiters_of_migrated_key_are_answered_in_slices() {
@@ -248,6 +272,28 @@ fn waiters_of_migrated_key_are_answered_in_slices() {
             .all(|(_, answer)| *answer == Answer::KeyLeft)
     );
     one_key.server.engine.check_invariants(now);
+}
+
+/// To answer clients writes nothing, so it waits for nothing.
+#[test]
+fn waiters_of_key_that_left_are_answered_while_nothing_can_be_written() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    one_key.queue_requests(Claim::Exclusive, 2, MonoUs::NEVER);
+    one_key.server.delete(KEY);
+    let name = key_bytes(KEY);
+    let key = Key {
+        db: Db(KEY.0),
+        name: &name,
+        state: None,
+    };
+    let closed = Now {
+        may_write: false,
+        ..one_key.now
+    };
+    let engine = &mut one_key.server.engine;
+    engine.turn_away(key, &Answer::KeyLeft, closed);
+    assert_eq!(engine.effects.wakes.len(), 2);
 }
 
 /// A slot was streamed to a node that is a primary already. A renewal arrived there too, but had no effect: the hold

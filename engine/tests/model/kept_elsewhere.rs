@@ -14,7 +14,7 @@ use dsync_engine::saved::Loaded;
 use dsync_engine::types::{
     Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, MonoUs, Now, Rank, Token, UnixMs, WaiterId,
 };
-use dsync_engine::{Beginning, Body, Family, Key, Misfit, Reply, Settings};
+use dsync_engine::{Beginning, Body, Family, Key, Misfit, Reply, Settings, Visit};
 
 /// While another node has the slot, a place is neither dropped nor forgotten.
 #[test]
@@ -103,6 +103,26 @@ fn end_of_place_that_was_put_off_is_forgotten_when_its_token_asks_again() {
     assert!(matches!(left[..], [Change::Leave { .. }]), "{left:?}");
 }
 
+/// Its client waits here, for the server to redirect it, and comes back to no place.
+#[test]
+fn place_that_left_with_its_slot_while_its_client_waits_is_kept_no_more() {
+    let mut one_key = OneKey::with_places(1..=2);
+    one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
+    one_key.server.delete(KEY);
+    let name = key_bytes(KEY);
+    let key = Key {
+        db: Db(KEY.0),
+        name: &name,
+        state: None,
+    };
+    let engine = &mut one_key.server.engine;
+    engine.forget_places(key, one_key.now);
+    engine.effects.clear();
+    assert_eq!(engine.waiting(Family::Lock), 1);
+    assert!(one_key.places().is_empty());
+    one_key.check();
+}
+
 #[test]
 fn places_that_left_with_their_slot_are_dropped_in_slices() {
     let mut one_key = OneKey::with_places(1..=300);
@@ -123,11 +143,13 @@ fn places_that_left_with_their_slot_are_dropped_in_slices() {
     engine.forget_places(key, closed);
     assert_eq!(engine.effects.changes, [], "not while it cannot write");
     let mut left = 0;
-    for _ in 0..3 {
+    for is_last in [false, false, true] {
         engine.forget_places(key, now);
         assert!(engine.effects.changes.len() <= 128);
         left += engine.effects.changes.len();
         engine.effects.clear();
+        let is_due = engine.next_task(now, &mut 100).is_some();
+        assert_eq!(is_due, !is_last, "{left} places are dropped");
     }
     assert_eq!(left, 300);
     assert!(one_key.places().is_empty());
@@ -167,6 +189,30 @@ impl OneKey {
         self.check();
         followed
     }
+}
+
+/// A place leaves a name whose value is gone, or is of another family by now; the value is not touched.
+#[test]
+fn followed_leave_concerns_no_value() {
+    let leave = |rank| {
+        [Change::Leave {
+            rank: Rank(Fence(rank)),
+        }]
+    };
+    let mut one_key = follower();
+    let places = [kept(1, "t"), kept(2, "u")].map(Change::Place);
+    assert_eq!(one_key.followed(&places), Ok(()));
+    one_key.server.delete(KEY);
+    assert_eq!(one_key.followed(&leave(1)), Ok(()));
+    assert!(one_key.server.state(KEY).is_none());
+    let now = one_key.now;
+    let limit = [Change::Limit(1)];
+    let follow = |visit: &mut Visit<'_>| visit.follow(Family::Semaphore, &limit);
+    let (followed, _) = one_key.server.call(KEY, Family::Semaphore, now, follow);
+    assert_eq!(followed, Ok(()));
+    assert_eq!(one_key.followed(&leave(2)), Ok(()));
+    let state = one_key.server.state(KEY).expect("it is there");
+    assert_eq!(state.body.family(), Family::Semaphore);
 }
 
 #[test]
@@ -414,9 +460,13 @@ fn replica_saves_followed_places_with_their_value_or_apart() {
     one_key.server.rename(KEY, (0, 2));
     assert_eq!(unheld(&one_key)[0].changes, changes, "they need the limit");
     let rank = Rank(Fence(3));
+    let databases = |one_key: &OneKey| -> Vec<i32> {
+        let databases = one_key.server.engine.queued_databases();
+        databases.map(|Db(number)| number).collect()
+    };
+    assert_eq!(databases(&one_key), [KEY.0]);
     assert_eq!(one_key.followed(&[Change::Leave { rank }]), Ok(()));
-    let queues = one_key.server.engine.queued_databases();
-    assert_eq!(queues.count(), 0);
+    assert_eq!(databases(&one_key), []);
 }
 
 /// A slot moves here as a whole. Its old owner had not yet granted the lock to the first in line.

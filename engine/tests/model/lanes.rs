@@ -277,3 +277,38 @@ fn lane_loses_its_turn_with_its_last_vacant_place() {
     assert_eq!(told(&mut world, waits(4, 2)), "waits");
     assert_eq!(release(&mut world, 0), [(4, "granted")]);
 }
+
+/// A flush drops the value and the kept places. Who goes on waiting does so with the turns that the lanes had.
+#[test]
+fn lanes_keep_their_turns_when_a_flush_drops_most_places() {
+    let mut world = world();
+    let waits = |token, lane| waits(token, lane).limit(1);
+    assert_eq!(told(&mut world, waits(0, 1)), "granted");
+    for (token, lane) in [(1, 2), (2, 2), (3, 1)] {
+        assert_eq!(told(&mut world, waits(token, lane)), "waits");
+    }
+    for token in 10..16 {
+        let kept = permits(token, 1).limit(1).lane(3).keep(60_000);
+        assert_eq!(told(&mut world, kept), "waiting");
+    }
+    assert_eq!(release(&mut world, 0), [(1, "granted")]);
+    world.step(&Step::Flush(None));
+    assert_eq!(world.tick(), [(3, "granted")], "lane 2 had its turn last");
+    assert_eq!(release(&mut world, 3), [(2, "granted")]);
+}
+
+/// A large request that was chosen to wait for its permits is still the one to be served.
+#[test]
+fn chosen_place_stays_chosen_when_a_flush_drops_most_places() {
+    let mut world = world();
+    let asks = |token, permits_of, lane| permits(token, permits_of).limit(2).lane(lane);
+    assert_eq!(told(&mut world, asks(0, 1, 1)), "granted");
+    assert_eq!(told(&mut world, asks(1, 2, 2).block()), "waits");
+    assert_eq!(told(&mut world, asks(2, 1, 1).block()), "waits");
+    for token in 10..16 {
+        assert_eq!(told(&mut world, asks(token, 1, 3).keep(60_000)), "waiting");
+    }
+    world.step(&Step::Flush(None));
+    assert_eq!(world.tick(), [(1, "granted")], "lane 1 is not before it");
+    assert_eq!(release(&mut world, 1), [(2, "granted")]);
+}

@@ -128,6 +128,22 @@ fn walk_goes_on_where_its_state_is_gone() {
     assert_eq!((fences, cursor), (vec![third], None));
 }
 
+/// The states behind one that is gone are looked at from their first hold on, whatever its last hold was.
+#[test]
+fn walk_goes_on_with_holds_older_than_those_that_are_gone() {
+    let (mut server, now) = server();
+    hold(&mut server, OLD, Claim::Permits(1), 1, now);
+    let older = hold(&mut server, NEW, Claim::Exclusive, 1, now);
+    hold(&mut server, OLD, Claim::Permits(1), 2, now);
+    hold(&mut server, OLD, Claim::Permits(1), 3, now);
+    let (_, cursor) = server.engine.held(None, 2, now, |_| true);
+    assert_eq!(cursor.map(|cursor| cursor.state), Some(id(&server, OLD)));
+    removed(&mut server, OLD);
+    let (found, _) = server.engine.held(cursor, 5, now, |_| true);
+    let fences: Vec<Fence> = found.iter().map(|found| found.hold.fence).collect();
+    assert_eq!(fences, [older]);
+}
+
 /// Removes the value of a key, as DEL does, and frees it.
 fn removed(server: &mut Server, name: Name) -> Option<Removal> {
     let id = id(server, name);

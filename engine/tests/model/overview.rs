@@ -8,7 +8,7 @@ use crate::steps::Step;
 use crate::world::World;
 use dsync_engine::Family;
 use dsync_engine::stats::Counters;
-use dsync_engine::types::Claim;
+use dsync_engine::types::{Claim, UnixMs};
 
 const THIRD: Name = (1, 2);
 
@@ -105,4 +105,17 @@ fn lanes_are_counted_while_somebody_waits_in_them() {
     world.step(&Step::Disconnect(2));
     world.tick();
     assert_eq!(lanes(&world), 2);
+}
+
+#[test]
+fn moment_of_a_key_is_told_as_what_is_left_until_it() {
+    let mut world = world();
+    world.ask(exclusive(1));
+    let UnixMs(now) = world.now.unix();
+    let left = world.primary.look(KEY, world.now, |look| {
+        let info = look.info(Family::Lock, 1).expect("a lock");
+        let info = info.expect("it is held");
+        [None, Some(now), Some(now + 7)].map(|until| info.left_ms(until.map(UnixMs)))
+    });
+    assert_eq!(left, [0, 0, 7]);
 }

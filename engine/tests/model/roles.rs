@@ -2,6 +2,7 @@
 
 use crate::fixture::{KEY, exclusive, member, world};
 use crate::steps::{Step, token};
+use crate::world::World;
 use dsync_engine::Family;
 use dsync_engine::change::Change;
 
@@ -46,14 +47,18 @@ fn unwritable_server_only_lets_waits_run_out() {
     world.ask(exclusive(0).lease(5).ephemeral());
     world.ask(exclusive(1).block_ms(10));
     world.ask(exclusive(2).block());
-    world.steps(&[Step::MayWrite(false), Step::Disconnect(0)]);
-    assert!(world.primary.engine.is_held_up(world.now));
+    let is_held_up = |world: &World| world.primary.engine.is_held_up(world.now);
+    world.step(&Step::MayWrite(false));
+    assert!(!is_held_up(&world), "nothing is left to do");
+    world.step(&Step::Disconnect(0));
+    assert!(is_held_up(&world));
     assert_eq!(world.after_ms(9), []);
     assert_eq!(world.after_ms(1), [(1, "not granted")]);
     assert_eq!(world.after_ms(100_000), []);
     assert_eq!(world.holders(KEY), 1, "no lease runs");
     world.step(&Step::MayWrite(true));
     assert_eq!(world.primary.engine.next_wake(world.now), Some(0));
+    assert!(!is_held_up(&world), "it can write");
     assert_eq!(world.tick(), [(2, "granted")]);
 }
 

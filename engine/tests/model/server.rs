@@ -158,9 +158,10 @@ impl Server {
         if self.keys.get(&name) == Some(&Stored::Foreign) {
             return None;
         }
-        let task = self.engine.look(self.key(name, &spelling), now).overdue()?;
-        let call = |visit: &mut Visit<'_>| visit.perform(task);
-        Some(self.call(name, Family::Lock, now, call).1)
+        self.engine.look(self.key(name, &spelling), now).overdue()?;
+        let (is_done, done) = self.call(name, Family::Lock, now, |visit| visit.perform_overdue());
+        assert!(is_done, "{name:?}: something is overdue");
+        Some(done)
     }
 
     /// Looks at one key, whose value must not be of another type.

@@ -62,6 +62,8 @@ fn state_ids_leave_zero_and_the_top_bit_free() {
             "{raw}"
         );
     }
+    let id = StateId::from_raw(7).expect("a number of an id");
+    assert_eq!(NonZeroU32::from(id).get(), 7);
     assert!(StateId::at(MAX_CHUNKS - 1, CHUNK - 1).unwrap().get() < StateId::MAX);
     assert_eq!(size_of::<Option<StateId>>(), 4);
 }
