@@ -50,7 +50,7 @@ test-images: ## build the container images with buildah and Debian's packages, a
 test-arm64: ## build the module for arm64, and run server tests on Debian's Redis for arm64 under qemu (root; TESTS=)
 	@sh scripts/test-arm64.sh
 
-test-upgrades: ## upgrade servers under load from earlier versions (VERSIONS="0.3.0 ...", SERVERS=, SECONDS=, SEED=)
+test-upgrades: ## upgrade servers under load from earlier versions (VERSIONS="0.2.0 ...", SERVERS=, SECONDS=, SEED=)
 	@sh scripts/test-upgrades.sh
 
 test-memory: ## test on servers that AddressSanitizer watches (SERVERS="redis-7.0 ...", STORIES=)

@@ -1,21 +1,21 @@
 #!/bin/sh
-# test-upgrades.sh: upgrades a primary and its replicas under load, replicas first, from each of VERSIONS="0.3.0 ..." to the
+# test-upgrades.sh: upgrades a primary and its replicas under load, replicas first, from each of VERSIONS="0.2.0 ..." to the
 # module that is built here, on each of SERVERS="/path/to/redis-server ..." (those of `make test` unless set). Each of the
 # five stages takes SECONDS (10). tests/server/fuzz/upgrade.rs says the rest.
 #
-# The versions are built from the repository's history, so a shallow clone has none. Of 0.2.0 only files are tested
-# (tests/golden): its INFO lacks what the fuzzer reads.
+# The versions are built from the repository's history, so a shallow clone has none.
 set -eu
 cd "$(dirname "$0")/.."
 
 # commit_of VERSION: prints the last commit of a version. There are no tags.
 commit_of() {
     case $1 in
+    0.2.0) echo 3d72c19 ;;
     0.3.0) echo 34ea1b4 ;;
     0.3.1) echo 27bc65c ;;
     0.4.0) echo 81ecae8 ;;
     *)
-        echo "dsync: there is no version $1 to upgrade from; there are 0.3.0, 0.3.1 and 0.4.0" >&2
+        echo "dsync: there is no version $1 to upgrade from; there are 0.2.0, 0.3.0, 0.3.1 and 0.4.0" >&2
         return 1
         ;;
     esac
@@ -34,7 +34,7 @@ cargo build --release
 DSYNC_UPGRADE_SECONDS=${SECONDS:-10}
 DSYNC_SEED=${SEED:-$(date +%s)}
 export DSYNC_UPGRADE_SECONDS DSYNC_SEED
-for version in ${VERSIONS:-0.3.0 0.3.1 0.4.0}; do
+for version in ${VERSIONS:-0.2.0 0.3.0 0.3.1 0.4.0}; do
     commit=$(commit_of "$version")
     home=$PWD/target/versions/$version
     module=$home/libdsync.so

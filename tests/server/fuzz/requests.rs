@@ -33,6 +33,9 @@ const SHARED_TOKENS: [&str; 4] = [
 /// What a module may know, by its version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Version {
+    V0_2_0,
+    /// QUEUE, PAUSE, DELAY, PERSIST, DONCE.GET and what operators see of all keys. INFO has all fields that a reply is checked
+    /// for.
     V0_3_0,
     /// Groups and work-once keys keep what a grant on a kept place has displaced, and their digest has it.
     V0_3_1,
@@ -312,7 +315,7 @@ impl RequestGenerator {
             (30..40, _) => by_token("RENEW", self.lease()),
             (40..45, _) => by_token("CHECK", Vec::new()),
             (45..53, _) => say("REVOKE", &[format!("$fence:{token}")]),
-            (53..57, _) => say("INFO", &[]),
+            (53..57, _) if self.knows(Version::V0_3_0) => say("INFO", &[]),
             (57..75, Family::Semaphore) => {
                 let limit = if self.chance(50) {
                     "NONE".to_owned()
@@ -336,13 +339,13 @@ impl RequestGenerator {
                 if self.chance(50) {
                     rest.extend(["REASON", "no disk\r\n"].map(str::to_owned));
                 }
-                if self.chance(40) {
+                if self.knows(Version::V0_3_0) && self.chance(40) {
                     rest.extend(["DELAY".to_owned(), self.number(0..200)]);
                 }
                 by_token("FAIL", rest)
             }
-            (80..85, Family::Once) => say("GET", &[]),
-            (95..97, _) => {
+            (80..85, Family::Once) if self.knows(Version::V0_3_0) => say("GET", &[]),
+            (95..97, _) if self.knows(Version::V0_3_0) => {
                 let ms = if self.chance(30) {
                     "0".to_owned()
                 } else {
@@ -350,7 +353,7 @@ impl RequestGenerator {
                 };
                 say("PAUSE", &[ms])
             }
-            (97.., _) => FuzzRequest::line(self.one_of(&[
+            (97.., _) if self.knows(Version::V0_3_0) => FuzzRequest::line(self.one_of(&[
                 "DSYNC.CONTENDED COUNT 5",
                 "DSYNC.HOLDS 0 COUNT 100",
                 "DSYNC.HOLDS 3-1700000000000000 OWNER w*",
@@ -367,7 +370,7 @@ impl RequestGenerator {
             let bytes = if self.chance(5) { 5_000 } else { 5 };
             rest.extend(["RESULT".to_owned(), "r".repeat(bytes)]);
         }
-        if self.chance(10) {
+        if self.knows(Version::V0_3_0) && self.chance(10) {
             rest.push("PERSIST".to_owned());
         } else {
             rest.extend(self.lease());

@@ -4,7 +4,7 @@
 //! then the old primary is upgraded. So in turn a newer replica follows an older primary, and an older one a newer. The
 //! requests have only options that both modules know.
 //!
-//! `DSYNC_OLD_MODULE=file`, `DSYNC_OLD_VERSION=0.3.0`, `DSYNC_UPGRADE_SECONDS=n` (2, for each of the five stages),
+//! `DSYNC_OLD_MODULE=file`, `DSYNC_OLD_VERSION=0.2.0`, `DSYNC_UPGRADE_SECONDS=n` (2, for each of the five stages),
 //! `DSYNC_SEED=n`. Without an old module the servers are upgraded from the module to itself. `make test-upgrades` builds the
 //! earlier versions.
 
@@ -62,6 +62,7 @@ fn rolling_upgrade_under_load_breaks_no_guarantee() {
     let seed = from_environment("DSYNC_SEED").unwrap_or(SEED);
     let seconds = from_environment("DSYNC_UPGRADE_SECONDS").unwrap_or(2);
     let oldest = match std::env::var("DSYNC_OLD_VERSION").as_deref() {
+        Ok("0.2.0") => Version::V0_2_0,
         Ok("0.3.0") => Version::V0_3_0,
         Ok("0.3.1") => Version::V0_3_1,
         _ => Version::V0_4_0,
