@@ -1,7 +1,7 @@
 #!/bin/sh
 # mutants.sh: plays mutants of the files whose names have FILE in them, of all without (tests/mutants/run.py says what that is).
-# LONGEST=seconds leaves out tests that take longer, WOVEN=yes what cannot be in one program, and KEEP=yes adds to the
-# record.
+# LONGEST=seconds leaves out tests that take longer, WOVEN=yes what cannot be in one program. KEEP=yes adds to the record, and
+# LEFT=yes goes on with what it says is left.
 #
 # cargo-tool.sh builds cargo-mutants, which names the mutants; the parser of their operands is installed under target/tools.
 set -eu
@@ -18,4 +18,4 @@ if ! cmp -s "$requirements" "$python/requirements.txt"; then
     cp "$requirements" "$python/requirements.txt"
 fi
 exec "$python/bin/python" tests/mutants/run.py --file "${FILE:-}" --longest "${LONGEST:-inf}" \
-    ${WOVEN:+--woven} ${KEEP:+--keep}
+    ${WOVEN:+--woven} ${LEFT:+--left} ${KEEP:+--keep}

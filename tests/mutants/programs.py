@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
 
 from tree import ROOT, copy_tree
 from weave import Lines, Mutant, Weaver, alone
@@ -58,11 +58,11 @@ pub mod woven {
 }
 """
 #: Seconds until a mutant counts as endless, and how many times as long as the file's own a test may take.
-PATIENCE, TIMES = 20.0, 20
+PATIENCE, TIMES = 5.0, 10
 #: Bytes that a mutant may take: an endless one can fill them within seconds.
 MEMORY = 2 << 30
-#: Seconds of tests that are run one after the other before the next are asked for.
-GROUP = 1.0
+#: Seconds of tests, or how many of them, that are run one after the other before the next are asked for.
+GROUP, MANY = 1.0, 40
 
 
 class Crate(NamedTuple):
@@ -71,8 +71,8 @@ class Crate(NamedTuple):
     command: Tuple[str, ...]
 
 
-ENGINE = Crate("engine/src/lib.rs", ("cargo", "test", "--package", "dsync-engine", "--lib", "--test", "model"))
-MODULE = Crate("src/lib.rs", ("cargo", "test", "--package", "dsync", "--lib"))
+ENGINE = Crate("engine/src/lib.rs", ("test", "--package", "dsync-engine", "--lib", "--test", "model"))
+MODULE = Crate("src/lib.rs", ("test", "--package", "dsync", "--lib"))
 
 
 class Test(NamedTuple):
@@ -84,9 +84,11 @@ class Test(NamedTuple):
 class Tree:
     """A copy of the tree with a crate of its own."""
 
-    def __init__(self, name: str, crate: Crate) -> None:
+    def __init__(self, name: str, crate: Crate, level: str) -> None:
+        """`level` is the compiler's: what is built once has to be fast, and what is built often to be built fast."""
         self.path = ROOT / "target" / "mutants" / name
         self.crate = crate
+        self._level = level
         copy_tree(self.path)
 
     def write(self, file: str, text: str) -> None:
@@ -101,21 +103,30 @@ class Tree:
         """Builds, and returns what cargo and the compiler say, as JSON."""
         environment = {**os.environ, "CARGO_TARGET_DIR": str(self.path / "target"), "CARGO_PROFILE_DEV_DEBUG": "0"}
         environment["RUSTFLAGS"] = "--cap-lints allow"
-        command = [*self.crate.command, "--message-format=json", *arguments]
+        environment["CARGO_PROFILE_TEST_OPT_LEVEL"] = self._level
+        command = ["cargo", *arguments, "--message-format=json"]
         built = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, check=False)
         for line in built.stdout.splitlines():
             if line.startswith("{"):
                 yield json.loads(line)
 
+    def is_right(self) -> bool:
+        """Whether the crate compiles, which takes a fraction of what its tests take."""
+        return not any(is_error(said) for said in self.cargo("check", *self.crate.command[1:3], "--lib"))
+
     def build(self) -> Tuple[List[str], List[Dict]]:
         """Returns the programs, and the errors."""
         programs, errors = [], []
-        for said in self.cargo("--no-run"):
+        for said in self.cargo(*self.crate.command, "--no-run"):
             if said["reason"] == "compiler-artifact" and said.get("executable") and said["profile"]["test"]:
                 programs.append(said["executable"])
-            elif said["reason"] == "compiler-message" and said["message"]["level"] == "error":
+            elif is_error(said):
                 errors.append(said["message"])
         return programs, errors
+
+
+def is_error(said: Dict) -> bool:
+    return said["reason"] == "compiler-message" and said["message"]["level"] == "error"
 
 
 def spans(message: Dict) -> Iterator[Tuple[bool, str, int, int]]:
@@ -141,7 +152,7 @@ class Woven:
     """One program with all the mutants that can be in it. The others are in `alone`."""
 
     def __init__(self, crate: Crate, mutants: List[Mutant]) -> None:
-        self.tree = Tree("woven", crate)
+        self.tree = Tree("woven", crate, "3")
         self._of_file: Dict[str, List[Mutant]] = {}
         for mutant in mutants:
             self._of_file.setdefault(mutant.file, []).append(mutant)
@@ -199,14 +210,17 @@ class Woven:
         return reached
 
     def play(self, number: int, tests: List[Test], longest: float) -> str:
-        """Returns what became of a mutant. It is `left` if it survives the tests that take no longer than `longest`."""
-        for program, names, seconds in groups([test for test in tests if test.seconds <= longest]):
-            done = run(program, names, {"DSYNC_MUTANT": str(number)}, PATIENCE + TIMES * seconds)
-            if done is None:
-                return "endless"
-            if done != 0:
-                return "caught"
-        return "survived" if not tests or tests[-1].seconds <= longest else "left"
+        """Returns what became of a mutant that these tests reach."""
+        return meet(tests, {"DSYNC_MUTANT": str(number)}, longest)
+
+
+def meet(tests: List[Test], variables: Dict[str, str], longest: float) -> str:
+    """Returns what becomes of a mutant. It is `left` if it survives the tests that take no longer than `longest`."""
+    for program, names, seconds in groups([test for test in tests if test.seconds <= longest]):
+        done = run(program, names, variables, PATIENCE + TIMES * seconds)
+        if done != 0:
+            return "endless" if done is None else "caught"
+    return "survived" if not tests or tests[-1].seconds <= longest else "left"
 
 
 def groups(tests: List[Test]) -> Iterator[Tuple[str, List[str], float]]:
@@ -215,7 +229,7 @@ def groups(tests: List[Test]) -> Iterator[Tuple[str, List[str], float]]:
     for test in tests:
         group = together.setdefault(test.program, [])
         group.append(test)
-        if sum(it.seconds for it in group) >= GROUP:
+        if len(group) == MANY or sum(it.seconds for it in group) >= GROUP:
             del together[test.program]
             yield test.program, [it.name for it in group], sum(it.seconds for it in group)
     for program, group in together.items():
@@ -240,21 +254,26 @@ def run(program: str, names: List[str], variables: Dict[str, str], limit: float 
 
 
 class Alone:
-    """Builds one mutant at a time."""
+    """Builds one mutant at a time. It meets all tests that reach any, because nothing tells which reach this one."""
 
-    def __init__(self, crate: Crate) -> None:
-        self.tree = Tree("alone", crate)
+    def __init__(self, crate: Crate, tests: Iterable[Test]) -> None:
+        self.tree = Tree("alone", crate, "1")
+        self._tests = sorted(tests, key=lambda test: test.seconds)
 
-    def play(self, mutant: Mutant) -> str:
+    def play(self, mutant: Mutant, longest: float) -> str:
         self.tree.write(mutant.file, alone((ROOT / mutant.file).read_text(), mutant))
         try:
+            if not self.tree.is_right():
+                return "no program"
             programs, errors = self.tree.build()
             if errors:
                 return "no program"
-            for program in programs:
-                done = run(program, [], {}, 600)
-                if done != 0:
-                    return "endless" if done is None else "caught"
-            return "survived"
+            built = {crate_of(program): program for program in programs}
+            tests = [test._replace(program=built[crate_of(test.program)]) for test in self._tests]
+            return meet(tests, {}, longest)
         finally:
             self.tree.reset(mutant.file)
+
+
+def crate_of(program: str) -> str:
+    return Path(program).name.rpartition("-")[0]

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Makes mutants of the engine and of src/commands, and shows which of them the tests catch: `make mutants FILE=part`.
 
-`run.py [--file PART] [--longest SECONDS] [--keep]`. cargo-mutants names the mutants; weave.py and programs.py say how
-they are built and played. Those of src/commands meet the module's unit tests, the others the engine's.
+`run.py [--file PART] [--longest SECONDS] [--woven] [--left] [--keep]`. cargo-mutants names the mutants; weave.py and
+programs.py say how they are built and played. Those of src/commands meet the module's unit tests, the others those of
+the engine.
 
     caught      a test fails
-    endless     the tests go on for twenty times as long as they should
+    endless     the tests go on for ten times as long as they should
     no program  it does not compile
-    survived    no test fails: explained.toml says why that is right, for each
-    left        not decided: with --longest it has met only the tests that take no longer than that
+    survived    no test fails: explained.toml says why that is right, for each, and those are not played again
+    left        not decided: with --longest it has met only the tests that take no longer than that, and with --woven
+                nothing if it must be built alone; no unit test reaches it in src/commands, but the stories on servers
 
-`--keep` writes the files that are decided into record.jsonl beside this file, and its sums into RELIABILITY.md; `--write`
-does the latter alone. `--fresh` looks whether each survivor of the record is explained, and the sums are written.
+`--keep` writes each file into record.jsonl beside this one, and its sums into RELIABILITY.md; `--left` goes on with
+what is left by the record, or has survived without an explanation; `--write` writes the sums alone. `--fresh` looks
+whether each survivor of the record is explained, and the sums are written.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, Iterator, List, Set, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
@@ -39,8 +42,8 @@ BEGIN, END = "<!-- the mutants -->", "<!-- end of the mutants -->"
 #: What is looked at, by the crate whose tests are to catch it.
 CODE = {"engine": ["engine/src/**/*.rs"], "module": ["src/commands/**/*.rs"]}
 #: Checks that only tests run find nothing in right code, whatever they look for.
-LEFT_OUT = re.compile(r"invariants|/tests?(\.rs|/)")
-DECIDED = ("caught", "endless", "no program", "survived")
+LEFT_OUT = re.compile(r"invariants|PutOff::has |Store::ephemeral |/tests?(\.rs|/)")
+KINDS = ("caught", "endless", "no program", "survived", "left")
 
 
 def listed(crate: str, part: str) -> List:
@@ -76,60 +79,73 @@ def listed(crate: str, part: str) -> List:
     return mutants
 
 
-def played(crate: str, part: str, longest: float, and_alone: bool) -> List:
-    """Plays mutants. Returns them, each with what became of it."""
+def played(crate: str, mutants: List, longest: float, and_alone: bool) -> Iterator[Tuple[str, List[Tuple[str, str]]]]:
+    """Plays mutants. Yields each file, the smallest first, with its mutants' names and what became of them."""
     import programs
 
     of_crate = programs.ENGINE if crate == "engine" else programs.MODULE
-    mutants = listed(crate, part)
+    known = explained()
     woven = programs.Woven(of_crate, mutants)
     print(f"mutants: {len(mutants)} of {crate}, {len(woven.alone)} of them to be built alone", flush=True)
     tests = woven.tests()
     print(f"mutants: it is known which tests reach {len(tests)} of them", flush=True)
-    became = {number: "no program" for number in woven.wrong}
+    builder = programs.Alone(of_crate, {test for reaching in tests.values() for test in reaching})
 
-    def play(mutant) -> None:
-        became[mutant.number] = woven.play(mutant.number, tests.get(mutant.number, []), longest)
-        if became[mutant.number] not in ("caught", "endless"):
-            print(f"mutants: {became[mutant.number]}: {mutant.name}", flush=True)
+    def play(mutant) -> str:
+        if mutant.name in known:
+            return "survived"
+        if mutant.number in woven.wrong:
+            return "no program"
+        if mutant.number in woven.woven:
+            reaching = tests.get(mutant.number, [])
+            return woven.play(mutant.number, reaching, longest) if reaching or crate == "engine" else "left"
+        return builder.play(mutant, longest) if and_alone else "left"
 
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        list(workers.map(play, (mutant for mutant in mutants if mutant.number in woven.woven)))
-    builder = programs.Alone(of_crate) if and_alone and woven.alone else None
-    for mutant in woven.alone:
-        became[mutant.number] = builder.play(mutant) if builder else "left"
-        if became[mutant.number] in ("survived", "left"):
-            print(f"mutants: {became[mutant.number]}, alone: {mutant.name}", flush=True)
-    return [(mutant, became[mutant.number]) for mutant in mutants]
+        of_file: Dict[str, List] = {}
+        for mutant in mutants:
+            of_file.setdefault(mutant.file, []).append(mutant)
+        for file, all_of_it in sorted(of_file.items(), key=lambda item: len(item[1])):
+            # There is one tree for those that are built.
+            together = [mutant for mutant in all_of_it if mutant not in woven.alone]
+            became = dict(zip(together, workers.map(play, together)))
+            became.update((mutant, play(mutant)) for mutant in all_of_it if mutant in woven.alone)
+            for mutant in all_of_it:
+                if became[mutant] == "left" or (became[mutant] == "survived" and mutant.name not in known):
+                    print(f"mutants: {became[mutant]}: {mutant.name}", flush=True)
+            yield file, [(mutant.name, became[mutant]) for mutant in all_of_it]
 
 
-def keep(results: List) -> None:
-    """Writes the files all of whose mutants are decided, in place of what was known of them."""
-    rows = {row["file"]: row for row in map(json.loads, RECORD.read_text().splitlines())} if RECORD.exists() else {}
+def keep(file: str, results: List[Tuple[str, str]], goes_on: bool) -> None:
+    """Writes what became of a file's mutants in place of what was known of it, or of what was left of it."""
+    rows = record()
+    count = collections.Counter(became for _, became in results)
+    survivors = [name for name, became in results if became == "survived"]
+    if goes_on:
+        again = {name for name, _ in results}
+        survivors += [name for name in rows[file]["survivors"] if name not in again]
+        count.update({kind: rows[file][kind] for kind in ("caught", "endless", "no program")})
+        count["survived"] = len(survivors)
     head = ["git", "rev-parse", "--short=12", "HEAD"]
     commit = subprocess.run(head, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    of_file: Dict[str, List] = {}
-    for mutant, became in results:
-        of_file.setdefault(mutant.file, []).append((mutant.name, became))
-    for file, all_of_it in of_file.items():
-        if all(became in DECIDED for _, became in all_of_it):
-            count = collections.Counter(became for _, became in all_of_it)
-            survivors = sorted(name for name, became in all_of_it if became == "survived")
-            counts = {kind: count[kind] for kind in DECIDED}
-            rows[file] = {"file": file, "commit": commit, **counts, "survivors": survivors}
+    rows[file] = {"file": file, "commit": commit, **{kind: count[kind] for kind in KINDS}}
+    rows[file]["survivors"] = sorted(survivors)
+    rows[file]["names left"] = [name for name, became in results if became == "left"]
     RECORD.write_text("".join(json.dumps(rows[file]) + "\n" for file in sorted(rows)))
+    PAGE.write_text(page())
 
 
-def record() -> List[Dict]:
-    return [json.loads(line) for line in RECORD.read_text().splitlines()]
+def record() -> Dict[str, Dict]:
+    """Returns what is known of each file."""
+    return {row["file"]: row for row in map(json.loads, RECORD.read_text().splitlines())}
 
 
 def figures() -> str:
     """Returns what RELIABILITY.md says of the record."""
-    lines = ["| | files | mutants | " + " | ".join(DECIDED) + " |", "|---|---|---|---|---|---|---|"]
+    lines = ["| | files | mutants | " + " | ".join(KINDS) + " |", "|---" * (3 + len(KINDS)) + "|"]
     for name, start in (("the engine", "engine/"), ("`src/commands`", "src/")):
-        rows = [row for row in record() if row["file"].startswith(start)]
-        counts = [sum(row[kind] for row in rows) for kind in DECIDED]
+        rows = [row for file, row in record().items() if file.startswith(start)]
+        counts = [sum(row[kind] for row in rows) for kind in KINDS]
         cells = [name, str(len(rows)), f"{sum(counts):,}", *(f"{count:,}" for count in counts)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -139,17 +155,21 @@ def page() -> str:
     return with_figures(PAGE.read_text(), BEGIN, figures(), END)
 
 
+def explained() -> Set[str]:
+    return {row["mutant"] for row in tomllib.loads(EXPLAINED.read_text())["survivor"]}
+
+
 def is_fresh() -> bool:
-    survivors = {name for row in record() for name in row["survivors"]}
-    explained = {row["mutant"] for row in tomllib.loads(EXPLAINED.read_text())["survivor"]}
-    for name in sorted(survivors - explained):
+    survivors = {name for row in record().values() for name in row["survivors"]}
+    known = explained()
+    for name in sorted(survivors - known):
         print(f"not explained in {EXPLAINED.name}: {name}", file=sys.stderr)
-    for name in sorted(explained - survivors):
+    for name in sorted(known - survivors):
         print(f"explained in {EXPLAINED.name}, and no survivor of the record: {name}", file=sys.stderr)
     is_written = page() == PAGE.read_text()
     if not is_written:
         print("RELIABILITY.md does not have the sums of the record: run tests/mutants/run.py --write", file=sys.stderr)
-    return survivors == explained and is_written
+    return survivors == known and is_written
 
 
 def main() -> int:
@@ -157,6 +177,7 @@ def main() -> int:
     parser.add_argument("--file", default="", help="only files whose names have this part")
     parser.add_argument("--longest", type=float, default=float("inf"), help="leave out tests that take more seconds")
     parser.add_argument("--woven", action="store_true", help="leave those to be built alone")
+    parser.add_argument("--left", action="store_true", help="play only what is left of the files of the record")
     parser.add_argument("--keep", action="store_true", help="add to the record")
     parser.add_argument("--fresh", action="store_true", help="check the record, and the figures of RELIABILITY.md")
     parser.add_argument("--write", action="store_true", help="write the figures of RELIABILITY.md")
@@ -170,11 +191,15 @@ def main() -> int:
     for crate, patterns in CODE.items():
         folder = patterns[0].split("*")[0]
         if asked.file in ("", crate) or any(asked.file in str(path) for path in (ROOT / folder).rglob("*.rs")):
-            results = played(crate, asked.file if asked.file != crate else "", asked.longest, not asked.woven)
-            sums.update(became for _, became in results)
-            if asked.keep:
-                keep(results)
-                PAGE.write_text(page())
+            mutants = listed(crate, asked.file if asked.file != crate else "")
+            if asked.left:
+                rows, known = record().values(), explained()
+                left = {name for row in rows for name in row["names left"] + list(set(row["survivors"]) - known)}
+                mutants = [mutant for mutant in mutants if mutant.name in left]
+            for file, results in played(crate, mutants, asked.longest, not asked.woven):
+                sums.update(became for _, became in results)
+                if asked.keep:
+                    keep(file, results, asked.left)
     print("mutants: " + ", ".join(f"{count} {kind}" for kind, count in sorted(sums.items())))
     return 0
 

@@ -4,7 +4,8 @@ A mutant is a change of one expression. Where it stands, the woven file asks `cr
 mutant has there is done, and otherwise what the file has. What a mutant has stands in lines of its own, between two
 marks, so that an error of the compiler leads to it.
 
-Cannot be woven, and are built alone: what stands in a constant, a `const fn` or a type, and what a macro makes.
+Cannot be woven, and are built alone: what stands in a constant, a `const fn` or a type, what a macro makes, and an arm
+of a `match` that has no arm for all others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from tree_sitter import Language, Node, Parser
 RUST = Parser(Language(tree_sitter_rust.language()))
 #: What is computed while the program is built.
 CONSTANT = {"const_item", "static_item", "array_type", "enum_variant", "const_block", "type_arguments"}
+#: What begins the values of functions that return an iterator.
+ITERATOR = "::std::iter::"
 BEGIN, END = re.compile(r"/\*<(\d+)\*/"), re.compile(r"/\*(\d+)>\*/")
 
 
@@ -69,6 +72,8 @@ class Weaver:
 
     def _place(self, mutant: Mutant, start: int, end: int) -> Node | None:
         """Returns the node that is written anew; None if there is none of the kind that is expected."""
+        if mutant.genre == "StructField" and self._text[end - 1 : end] == b",":
+            end -= 1
         node = self._root.descendant_for_byte_range(start, end)
         if mutant.genre == "FnValue":
             # Its span is all that stands in the body.
@@ -81,6 +86,8 @@ class Weaver:
             return None
         if mutant.genre == "MatchArm":
             return node if node.type == "match_arm" and is_optional(node) else None
+        if mutant.genre == "StructField":
+            return node if base_of(node) is not None else None
         if mutant.genre == "MatchArmGuard":
             return node if not node.type.startswith("let_") else None
         parents = {
@@ -96,11 +103,15 @@ class Weaver:
     def _write(self, node: Node) -> bytes:
         mutants = self._at.get(node.id, [])
         of_genre = mutants[0].genre if mutants else ""
+        if of_genre == "FnValue" and mutants[0].replacement.startswith(ITERATOR):
+            return self._iterator(node, mutants)
         if of_genre == "FnValue":
             asked = b"".join(marked(it, b"if %s { return %s; }" % (on(it), it.replacement.encode())) for it in mutants)
             return b"{" + asked + b"\n" + self._parts(node)[1:]
         if of_genre == "MatchArm":
             return self._arm(node, mutants)
+        if of_genre == "StructField":
+            return self._field(node, mutants)
         here = self._parts(node)
         if not mutants:
             return here
@@ -117,6 +128,29 @@ class Weaver:
         assert operator is not None
         before = self._text[left.start_byte : operator.start_byte]
         return before + mutant.replacement.encode() + self._text[operator.end_byte : right.end_byte]
+
+    def _iterator(self, body: Node, mutants: List[Mutant]) -> bytes:
+        """The body's type must be one for all: what it returns is cut to nothing, and what the mutant has is added."""
+        cut = b"||".join(marked(it, on(it)) for it in mutants)
+        written = b"{(" + self._parts(body) + b").into_iter().take(if " + cut + b" { 0 } else { usize::MAX })"
+        for it in mutants:
+            item = it.replacement.removeprefix(ITERATOR + "once(")[:-1]
+            if item != it.replacement[:-1]:
+                written += marked(it, b".chain(if %s { Some(%s) } else { None })" % (on(it), item.encode()))
+        return written + b"}"
+
+    def _field(self, node: Node, mutants: List[Mutant]) -> bytes:
+        """What the field has in the base of its struct is read from one that is the base and nothing else."""
+        base, name = base_of(node), node.child_by_field_name("field") or node.children[0]
+        assert base is not None
+        assert base.parent is not None
+        struct = base.parent.parent
+        kind = struct.child_by_field_name("name") if struct is not None else None
+        assert kind is not None
+        parts = [it.text or b"" for it in (kind, base, name)]
+        others = b"".join(marked(it, b"if %s { (%s { %s }).%s } else" % (on(it), *parts)) for it in mutants)
+        value = node.child_by_field_name("value")
+        return parts[2] + b": " + others + b"{ " + (parts[2] if value is None else self._write(value)) + b" }"
 
     def _arm(self, node: Node, mutants: List[Mutant]) -> bytes:
         pattern = node.child_by_field_name("pattern")
@@ -154,6 +188,12 @@ def marked(mutant: Mutant, text: bytes) -> bytes:
 
 def span_of(node: Node) -> Tuple[int, int]:
     return node.start_byte, node.end_byte
+
+
+def base_of(field: Node) -> Node | None:
+    """Returns what the struct of this field has all other fields from."""
+    fields = field.parent.children if field.type.endswith("field_initializer") and field.parent is not None else []
+    return next((it for it in fields if it.type == "base_field_initializer"), None)
 
 
 def is_body(node: Node) -> bool:
