@@ -349,10 +349,11 @@ mod tests {
 
     #[test]
     fn token_text_survives_parsing_exactly() {
-        let texts: [&[u8]; 7] = [
+        let texts: [&[u8]; 8] = [
             b"a",
             b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59",
             b"8F14E45F-CEEA-467F-A8F5-6D1E2C3B4A59",
+            b"8F14E45f-ceea-467f-a8f5-6d1e2c3b4a59",
             b"8f14e45fceea467fa8f56d1e2c3b4a59",
             b"{8f14e45f-ceea-467f-a8f5-6d1e2c3b4a5}",
             b"\0\xff\r\n",

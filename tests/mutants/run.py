@@ -156,7 +156,7 @@ def page() -> str:
 
 
 def explained() -> Set[str]:
-    return {row["mutant"] for row in tomllib.loads(EXPLAINED.read_text())["survivor"]}
+    return {name for row in tomllib.loads(EXPLAINED.read_text())["survivors"] for name in row["mutants"]}
 
 
 def is_fresh() -> bool:
