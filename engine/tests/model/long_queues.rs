@@ -7,7 +7,7 @@ use crate::world::World;
 use dsync_engine::LaneName;
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Wake;
-use dsync_engine::types::{Claim, ClientId, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
+use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
 use dsync_engine::{Family, Reply, Request, Settings};
 
 pub const KEY: Name = (0, 0);
@@ -280,4 +280,16 @@ fn grant_wins_over_timeout_when_leases_end_in_two_slices() {
         .map(|(id, answer)| (*id, word(answer)))
         .collect();
     assert_eq!(told, [(all, "granted")]);
+}
+
+/// A rank is a fence, and each must be higher than all before it.
+#[test]
+fn nobody_waits_when_there_are_no_more_ranks() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    let fences = one_key.server.engine.fences_mut();
+    fences.adopt(Fence(Fence::MAX.0 - 2), one_key.now);
+    let mut ask = |client| one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), client);
+    assert!(matches!(ask(1), Reply::Queued(_)));
+    assert_eq!(ask(2), Reply::Now(Answer::NotGranted));
 }

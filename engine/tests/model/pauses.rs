@@ -10,7 +10,7 @@ use crate::world::World;
 use dsync_engine::Task;
 use dsync_engine::change::Change;
 use dsync_engine::types::{Claim, UnixMs};
-use dsync_engine::{Family, Settings};
+use dsync_engine::{Family, Settings, Visit};
 
 /// For each family: a claim, and the limit that its requests give.
 const CLAIMS: [(Claim, Option<u32>); 5] = [
@@ -470,4 +470,14 @@ fn pauses_in_every_short_history() {
         ];
         exhaustive::all_sequences(forgets, &[], &alphabet, 4);
     }
+}
+
+#[test]
+fn end_of_a_pause_that_there_is_not_changes_nothing() {
+    let mut world = world();
+    world.ask(exclusive(1));
+    let now = world.now;
+    let end = |visit: &mut Visit<'_>| visit.pause(Family::Lock, 0);
+    let (before, done) = world.primary.call(KEY, Family::Lock, now, end);
+    assert_eq!((before, done.changes), (Ok(0), vec![]));
 }
