@@ -101,15 +101,16 @@ def played(crate: str, mutants: List, longest: float, and_alone: bool) -> Iterat
             return woven.play(mutant.number, reaching, longest) if reaching or crate == "engine" else "left"
         return builder.play(mutant, longest) if and_alone else "left"
 
+    of_file: Dict[str, List] = {}
+    for mutant in mutants:
+        of_file.setdefault(mutant.file, []).append(mutant)
+    files = sorted(of_file.items(), key=lambda item: len(item[1]))
+    alone = set(woven.alone)
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        of_file: Dict[str, List] = {}
-        for mutant in mutants:
-            of_file.setdefault(mutant.file, []).append(mutant)
-        for file, all_of_it in sorted(of_file.items(), key=lambda item: len(item[1])):
-            # There is one tree for those that are built.
-            together = [mutant for mutant in all_of_it if mutant not in woven.alone]
-            became = dict(zip(together, workers.map(play, together)))
-            became.update((mutant, play(mutant)) for mutant in all_of_it if mutant in woven.alone)
+        # There is one tree for those that are built, so they are played one after the other, beside all others.
+        playing = {it: workers.submit(play, it) for _, all_of_it in files for it in all_of_it if it not in alone}
+        for file, all_of_it in files:
+            became = {it: playing[it].result() if it in playing else play(it) for it in all_of_it}
             for mutant in all_of_it:
                 if became[mutant] == "left" or (became[mutant] == "survived" and mutant.name not in known):
                     print(f"mutants: {became[mutant]}: {mutant.name}", flush=True)

@@ -360,7 +360,7 @@ fn end_of_pause_of_unwritable_key_is_put_off() {
     assert!(matches!(task, Task::Open(_)), "{task:?}");
     let mut elsewhere = now;
     elsewhere.may_write = false;
-    let perform = |visit: &mut dsync_engine::Visit<'_>| visit.perform(task);
+    let perform = |visit: &mut Visit<'_>| visit.perform(task);
     let (_, done) = world.primary.call(KEY, Family::Lock, elsewhere, perform);
     assert!(done.changes.is_empty());
     let engine = &mut world.primary.engine;

@@ -159,7 +159,8 @@ impl Server {
             return None;
         }
         self.engine.look(self.key(name, &spelling), now).overdue()?;
-        let (is_done, done) = self.call(name, Family::Lock, now, |visit| visit.perform_overdue());
+        let call = |visit: &mut Visit<'_>| visit.perform_overdue();
+        let (is_done, done) = self.call(name, Family::Lock, now, call);
         assert!(is_done, "{name:?}: something is overdue");
         Some(done)
     }
