@@ -179,6 +179,14 @@ mod tests {
     }
 
     #[test]
+    fn name_of_a_lane_is_counted_with_its_references() {
+        assert_eq!(LaneName::default().heap_bytes(), 0);
+        assert_eq!(LaneName::from(b"short".as_slice()).heap_bytes(), 48);
+        let long = LaneName::from([b'x'; 100].as_slice());
+        assert_eq!(long.heap_bytes(), 48 + 112);
+    }
+
+    #[test]
     fn short_bytes_joined_are_all_parts_in_order() {
         for cut in 0..=30 {
             for len in cut..=30 {

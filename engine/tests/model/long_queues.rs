@@ -8,7 +8,7 @@ use dsync_engine::LaneName;
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Wake;
 use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
-use dsync_engine::{Family, Reply, Request, Settings};
+use dsync_engine::{Family, Reply, Request, Settings, Visit};
 
 pub const KEY: Name = (0, 0);
 const MS: u64 = 1_000;
@@ -280,6 +280,33 @@ fn grant_wins_over_timeout_when_leases_end_in_two_slices() {
         .map(|(id, answer)| (*id, word(answer)))
         .collect();
     assert_eq!(told, [(all, "granted")]);
+}
+
+/// The answers of a finished round are given in slices. Between two of them the waits ran out.
+#[test]
+fn finished_round_wins_over_timeouts_of_its_watchers() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Member, None, None, 0);
+    let now = one_key.now;
+    let short = now.mono.after_ms(5);
+    for client in 1..=500 {
+        let wait = |visit: &mut Visit<'_>| visit.wait(Some(short), ClientId(client));
+        let (reply, _) = one_key.server.call(KEY, Family::Group, now, wait);
+        assert!(matches!(reply, Reply::Queued(_)));
+    }
+    let token = Token::parse(b"client 0").expect("legal");
+    let done = |visit: &mut Visit<'_>| visit.done([&token]);
+    let (ended, done) = one_key.server.call(KEY, Family::Group, now, done);
+    assert_eq!(ended, Ok(1));
+    one_key.take(done.wakes);
+    assert!(one_key.told.len() < 500, "more than a slice");
+    one_key.now.mono.0 += 60 * MS;
+    while one_key.one_task() {}
+    let is_told = |(_, answer): &(WaiterId, Answer)| word(answer) == "finished";
+    assert_eq!(
+        one_key.told.iter().filter(|told| is_told(told)).count(),
+        500
+    );
 }
 
 /// A rank is a fence, and each must be higher than all before it.

@@ -4,7 +4,7 @@ use crate::ask::ask;
 use crate::fixture::*;
 use crate::model::Name;
 use crate::server::key_bytes;
-use crate::steps::Step;
+use crate::steps::{Block, Step};
 use crate::world::World;
 use dsync_engine::Family;
 use dsync_engine::stats::Counters;
@@ -118,4 +118,23 @@ fn moment_of_a_key_is_told_as_what_is_left_until_it() {
         [None, Some(now), Some(now + 7)].map(|until| info.left_ms(until.map(UnixMs)))
     });
     assert_eq!(left, [0, 0, 7]);
+}
+
+#[test]
+fn watchers_are_listed_behind_those_in_line() {
+    let mut world = world();
+    world.ask(member(0).limit(1));
+    world.ask(member(1).block());
+    world.step(&Step::Wait(KEY, Some(Block::Forever), 2));
+    world.after_ms(5);
+    let clients = [1, 2].map(|conn| world.client(conn));
+    let (listed, count) = world.primary.look(KEY, world.now, |look| {
+        let info = look.info(Family::Group, 10).expect("a group");
+        let waiters = info.expect("it has a member").waiters;
+        let listed = waiters.first.iter();
+        let listed = listed.map(|waiter| (waiter.client.0, waiter.age_ms));
+        (listed.collect::<Vec<_>>(), waiters.count)
+    });
+    assert_eq!(listed, clients.map(|client| (client, 5)));
+    assert_eq!(count, 2);
 }
