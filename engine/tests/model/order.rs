@@ -1,9 +1,10 @@
 //! First come, first served: large requests, readers and writers, waiters that leave, vacant places.
 
-use crate::fixture::{KEY, exclusive, permits, shared, word, world};
+use crate::fixture::{KEY, MS, exclusive, permits, shared, word, world};
 use crate::steps::Step;
 use crate::world::World;
-use dsync_engine::{Family, Settings};
+use dsync_engine::types::Claim;
+use dsync_engine::{Family, Settings, Visit};
 
 /// A semaphore granted any request that fitted, so a request for all permits was never granted.
 #[test]
@@ -159,4 +160,44 @@ fn full_queue_gives_up_oldest_vacant_place() {
     );
     world.step(&Step::Release(KEY, Family::Lock, 0));
     assert_eq!(world.heard(), [(2, "granted")]);
+}
+
+/// Such a try is told so without a look at anything else. Whatever is overdue, paused or queued is seen to first.
+#[test]
+fn only_a_held_lock_refuses_a_try_at_once() {
+    const EXCLUSIVE: Claim = Claim::Exclusive;
+    const PERMIT: Claim = Claim::Permits(1);
+    let refuses = |world: &mut World, claims: &[Claim]| -> Vec<bool> {
+        let now = world.now;
+        let ask = |claim: &Claim| {
+            let ask = |visit: &mut Visit<'_>| visit.refuses(*claim);
+            world.primary.call(KEY, claim.family(), now, ask).0
+        };
+        claims.iter().map(ask).collect()
+    };
+    let all = [EXCLUSIVE, Claim::Shared, PERMIT];
+    let mut free = world();
+    assert_eq!(refuses(&mut free, &all), [false; 3]);
+    let mut read = world();
+    read.ask(shared(0));
+    assert_eq!(refuses(&mut read, &all), [true, false, false]);
+    let mut full = world();
+    full.ask(permits(0, 1).limit(1));
+    assert_eq!(refuses(&mut full, &all), [false; 3]);
+
+    let held = || {
+        let mut held = world();
+        held.ask(exclusive(0).lease(10));
+        held
+    };
+    assert_eq!(refuses(&mut held(), &all), [true, true, false]);
+    let mut overdue = held();
+    overdue.step(&Step::Pass { us: 20 * MS });
+    assert_eq!(refuses(&mut overdue, &all), [false; 3]);
+    let mut paused = held();
+    paused.step(&Step::Pause(KEY, Family::Lock, 1_000));
+    assert_eq!(refuses(&mut paused, &all), [false; 3]);
+    let mut queued = held();
+    queued.ask(exclusive(1).block());
+    assert_eq!(refuses(&mut queued, &all), [false; 3]);
 }
