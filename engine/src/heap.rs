@@ -93,6 +93,8 @@ mod tests {
             let bytes = leaves * leaf + inners * inner;
             assert_eq!(tree(entries, 16), bytes, "{entries} entries");
         }
+        let (leaf, inner) = (112, 224);
+        assert_eq!(tree(12, 8), 2 * leaf + inner);
         let share = tree(7_000, 16) / 7_000;
         assert!(share.abs_diff(tree_share(16)) <= 1, "{share}");
     }

@@ -400,6 +400,22 @@ fn values_freed_on_other_thread_are_returned_in_slices() {
     large.tick();
 }
 
+#[test]
+fn lanes_and_indexes_of_holders_are_dropped_in_slices() {
+    let mut large = LargeServer::new();
+    for client in 0..1_000 {
+        large.ask((0, 0), Claim::Indexed, client, |request| {
+            request.limit = Some(1_000);
+            request.lane = format!("lane {client}").as_bytes().into();
+        });
+    }
+    assert_eq!(large.words(), ["granted"]);
+    large.server.flush(None);
+    large.server.free_let_go();
+    // The value; the hold, the token, the deadline and the lane of each; and the one run of indexes.
+    assert_eq!(large.finish_background(), 1 + 4 * 1_000 + 1);
+}
+
 /// There were so many queues that to make all of them due took longer than to flush the database.
 #[test]
 fn flush_makes_thousand_queues_due_in_slices() {
