@@ -53,7 +53,7 @@ test-arm64: ## build the module for arm64, and run server tests on Debian's Redi
 test-upgrades: ## upgrade servers under load from earlier versions (VERSIONS="0.2.0 ...", SERVERS=, SECONDS=, SEED=)
 	@sh scripts/test-upgrades.sh
 
-test-memory: ## test on servers that AddressSanitizer watches (SERVERS="redis-7.0 ...", STORIES=)
+test-memory: ## test with AddressSanitizer in the server and the module (SERVERS="redis-7.0 ...", STORIES=)
 	@sh scripts/test-memory.sh
 
 test-docs: ## test the site of make docs in a browser: its search, links and plots
