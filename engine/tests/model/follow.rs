@@ -8,7 +8,7 @@ use dsync_engine::LaneName;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::calls::unfit::Unfit;
-use dsync_engine::change::{Change, Displaced, End, Limits};
+use dsync_engine::change::{Change, Completion, Displaced, End, Limits};
 use dsync_engine::hold::{Grant, Rest};
 use dsync_engine::saved::Loaded;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, MonoUs, Token, UnixMs};
@@ -153,11 +153,19 @@ fn refused_command_changes_nothing() {
         lease: LeaseMs(7),
         deadline: UnixMs(START_US / 1_000 + 7),
     };
+    let complete = |fence| Change::Complete {
+        fence: Some(Fence(fence)),
+        done: Completion {
+            token: Token::parse(b"t").expect("legal"),
+            result: None,
+            keep_until: UnixMs::NEVER,
+        },
+    };
     // The changes that made the state, the changes of the command, and the index of the one that does not fit.
     let pause = |until: Option<u64>| Change::Pause {
         until: until.map(UnixMs),
     };
-    let cases: [(Family, Vec<Change>, Vec<Change>, usize); 10] = [
+    let cases: [(Family, Vec<Change>, Vec<Change>, usize); 11] = [
         (Family::Lock, vec![], vec![shared(1), shared(1)], 1),
         (Family::Lock, vec![], vec![shared(1), Change::Limit(1)], 1),
         (Family::Lock, vec![shared(1)], vec![end(1), end(1)], 1),
@@ -193,6 +201,12 @@ fn refused_command_changes_nothing() {
             1,
         ),
         (Family::Once, vec![], vec![Change::GiveUp, end(4)], 1),
+        (
+            Family::Once,
+            vec![grant(1, "t", Claim::Run)],
+            vec![complete(1), end(4)],
+            1,
+        ),
         (
             Family::Lock,
             vec![shared(1)],
@@ -430,7 +444,7 @@ fn change_against_rules_of_its_family_is_refused() {
     let mut once = Body::new(Family::Once);
     let complete = |fence: Option<u64>| Change::Complete {
         fence: fence.map(Fence),
-        done: dsync_engine::families::once::Completion {
+        done: Completion {
             token: Token::parse(b"t").expect("legal"),
             result: None,
             keep_until: UnixMs(1),

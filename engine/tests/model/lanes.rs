@@ -1,9 +1,11 @@
 //! Fair shares: lanes of a semaphore, with every way in which a request waits or a hold ends.
 
+use crate::ask::{ask, token};
 use crate::fixture::{KEY, OTHER, permits, word, world};
 use crate::steps::{Ask, Step};
 use crate::world::World;
-use dsync_engine::{Family, Settings};
+use dsync_engine::types::Claim;
+use dsync_engine::{Family, Settings, Visit};
 
 const SEM: Family = Family::Semaphore;
 
@@ -311,4 +313,37 @@ fn chosen_place_stays_chosen_when_a_flush_drops_most_places() {
     world.step(&Step::Flush(None));
     assert_eq!(world.tick(), [(1, "granted")], "lane 1 is not before it");
     assert_eq!(release(&mut world, 1), [(2, "granted")]);
+}
+
+/// Whether a release frees something for others, as `free` announces it.
+fn frees(world: &mut World, number: u8) -> bool {
+    let (now, token) = (world.now, token(number));
+    let release = |visit: &mut Visit<'_>| visit.release(SEM, &token);
+    world.primary.call(KEY, SEM, now, release).1.is_freed
+}
+
+#[test]
+fn permit_is_free_if_all_who_wait_stand_aside() {
+    let mut world = world();
+    let of_lane = |token, lane| waits(token, lane).limit(2).lane_limit(1);
+    assert_eq!(told(&mut world, of_lane(0, 1)), "granted");
+    assert_eq!(told(&mut world, of_lane(1, 1)), "waits");
+    assert_eq!(told(&mut world, of_lane(2, 2)), "granted");
+    assert!(frees(&mut world, 2));
+}
+
+#[test]
+fn lanes_of_another_key_free_nothing_for_those_who_wait_here() {
+    let mut world = world();
+    let other = |token| {
+        let permit = ask(OTHER, Claim::Permits(1), token);
+        permit.limit(1).lane(1).block()
+    };
+    assert_eq!(told(&mut world, other(10)), "granted");
+    assert_eq!(told(&mut world, other(11)), "waits");
+    let permits = |token, count| permits(token, count).limit(3).block();
+    assert_eq!(told(&mut world, permits(0, 3)), "granted");
+    assert_eq!(told(&mut world, permits(1, 1)), "waits");
+    assert_eq!(told(&mut world, permits(2, 3)), "waits");
+    assert!(!frees(&mut world, 0), "the next needs all three");
 }

@@ -7,6 +7,7 @@ use crate::server::key_bytes;
 use crate::steps::{Block, Step};
 use crate::world::World;
 use dsync_engine::Family;
+use dsync_engine::change::End;
 use dsync_engine::stats::Counters;
 use dsync_engine::types::{Claim, UnixMs};
 
@@ -137,4 +138,39 @@ fn watchers_are_listed_behind_those_in_line() {
     });
     assert_eq!(listed, clients.map(|client| (client, 5)));
     assert_eq!(count, 2);
+}
+
+#[test]
+fn ends_of_runs_and_changes_of_limits_are_counted() {
+    let mut world = world();
+    let run = |token| ask(KEY, Claim::Run, token);
+    world.ask(run(1));
+    world.step(&Step::Fail(KEY, 1, "no disk", 0));
+    world.ask(run(2));
+    world.step(&Step::Complete(KEY, 2, None, None));
+    assert_eq!(counters(&world, Family::Once).released, 2);
+    let permit = |token, limit| ask(OTHER, Claim::Permits(1), token).limit(limit);
+    world.ask(permit(3, 3));
+    let before = counters(&world, Family::Semaphore).limit_changes;
+    world.ask(permit(4, 4));
+    world.ask(permit(5, 4));
+    world.ask(permit(6, 5));
+    let changes = counters(&world, Family::Semaphore).limit_changes;
+    assert_eq!(changes, before + 2);
+}
+
+#[test]
+fn ends_have_the_words_of_the_event_log() {
+    let ends = [
+        (End::Released, "released"),
+        (End::Done, "done"),
+        (End::Lapsed, "lapsed"),
+        (End::Revoked, "revoked"),
+        (End::Disconnected, "disconnected"),
+        (End::Undelivered, "undelivered"),
+        (End::Rested, "rested"),
+    ];
+    for (end, word) in ends {
+        assert_eq!(end.word(), word);
+    }
 }

@@ -34,8 +34,8 @@ const SHARED_TOKENS: [&str; 4] = [
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Version {
     V0_2_0,
-    /// QUEUE, PAUSE, DELAY, PERSIST, DONCE.GET and what operators see of all keys. INFO has all fields that a reply is checked
-    /// for.
+    /// QUEUE, PAUSE, DELAY, PERSIST, DONCE.GET and what operators see of all keys. INFO has all fields that a reply is
+    /// checked for.
     V0_3_0,
     /// Groups and work-once keys keep what a grant on a kept place has displaced, and their digest has it.
     V0_3_1,
