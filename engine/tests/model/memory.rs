@@ -273,6 +273,14 @@ fn what_comes_to_a_key_takes_what_is_said_of_it() {
             work(|visit, token| complete(visit, token, Some(100))),
         ),
         (
+            "the end of a result",
+            done,
+            work(|visit, token| {
+                let keep = Keep::ForMs(600_000);
+                assert_eq!(visit.complete(token, None, keep), Ok(true));
+            }),
+        ),
+        (
             "a long token of finished work",
             done,
             Kind {
