@@ -7,7 +7,7 @@ use crate::model::Name;
 use crate::server::{Server, Stored, key_bytes};
 use crate::world::World;
 use dsync_engine::families::once::Keep;
-use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, Token};
+use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, MonoUs, Token};
 use dsync_engine::{Family, LaneName, Reply, Request, Settings, Visit};
 
 /// Counts what each thread takes and gives back, in the size classes of jemalloc, which the servers use.
@@ -354,4 +354,30 @@ fn what_comes_to_a_key_takes_what_is_said_of_it() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Requests whose client waits are in the same index, and are not saved with the value.
+#[test]
+fn kept_place_takes_no_more_when_clients_wait_behind_it() {
+    let now = World::new(Settings::default()).now;
+    let mut server = Server::new(Settings::default());
+    server.engine.take_over(now);
+    let kind = Kind {
+        claim: Claim::Permits(2),
+        limit: 2,
+        places: 1,
+        ..LOCK
+    };
+    let key = (0, 0);
+    let mut ask = |number, wait| {
+        let mut request = request(&kind, number);
+        request.wait = wait;
+        request.keep_ms = request.keep_ms.filter(|_| wait.is_none());
+        server.call(key, Family::Semaphore, now, |visit| visit.acquire(request));
+        server.engine.memory_of_places(Db(key.0), &key_bytes(key))
+    };
+    ask(0, None);
+    let alone = ask(1, None);
+    let beside = (2..14).map(|number| ask(number, Some(MonoUs::NEVER)));
+    assert_eq!(beside.last(), Some(alone));
 }
