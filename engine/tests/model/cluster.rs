@@ -9,8 +9,8 @@ use dsync_engine::LaneName;
 use dsync_engine::Task;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::{Change, End};
-use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, MonoUs, Now, Token};
-use dsync_engine::{Announcement, Engine, Family, Key, Reply, Request, Visit};
+use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, MonoUs, Now, Token};
+use dsync_engine::{Announcement, Engine, Family, Reply, Request, Visit};
 
 const MS: u64 = 1_000;
 const YEAR_US: u64 = 366 * 86_400 * 1_000_000;
@@ -246,18 +246,12 @@ fn waiters_of_migrated_key_are_answered_in_slices() {
         });
     }
     one_key.server.delete(KEY);
+    let name = key_bytes(KEY);
     let mut slices = 0;
     let mut budget = 1_000;
     while one_key.server.engine.next_task(now, &mut budget).is_some() {
-        one_key.server.engine.turn_away(
-            Key {
-                db: Db(KEY.0),
-                name: &key_bytes(KEY),
-                state: None,
-            },
-            &Answer::KeyLeft,
-            now,
-        );
+        let key = one_key.server.key(KEY, &name);
+        one_key.server.engine.turn_away(key, &Answer::KeyLeft, now);
         let wakes = std::mem::take(&mut one_key.server.engine.effects.wakes);
         assert!(wakes.len() <= 300, "{} answers in one slice", wakes.len());
         one_key.take(wakes);
@@ -282,11 +276,7 @@ fn waiters_of_key_that_left_are_answered_while_nothing_can_be_written() {
     one_key.queue_requests(Claim::Exclusive, 2, MonoUs::NEVER);
     one_key.server.delete(KEY);
     let name = key_bytes(KEY);
-    let key = Key {
-        db: Db(KEY.0),
-        name: &name,
-        state: None,
-    };
+    let key = one_key.server.key(KEY, &name);
     let closed = Now {
         may_write: false,
         ..one_key.now

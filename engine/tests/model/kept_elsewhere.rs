@@ -14,7 +14,7 @@ use dsync_engine::saved::Loaded;
 use dsync_engine::types::{
     Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, MonoUs, Now, Rank, Token, UnixMs, WaiterId,
 };
-use dsync_engine::{Beginning, Body, Family, Key, Misfit, Reply, Settings, Visit};
+use dsync_engine::{Beginning, Body, Family, Misfit, Reply, Settings, Visit};
 
 /// While another node has the slot, a place is neither dropped nor forgotten.
 #[test]
@@ -110,11 +110,7 @@ fn place_that_left_with_its_slot_while_its_client_waits_is_kept_no_more() {
     one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
     one_key.server.delete(KEY);
     let name = key_bytes(KEY);
-    let key = Key {
-        db: Db(KEY.0),
-        name: &name,
-        state: None,
-    };
+    let key = one_key.server.key(KEY, &name);
     let engine = &mut one_key.server.engine;
     engine.forget_places(key, one_key.now);
     engine.effects.clear();
@@ -134,11 +130,7 @@ fn places_that_left_with_their_slot_are_dropped_in_slices() {
         ..now
     };
     let name = key_bytes(KEY);
-    let key = Key {
-        db: Db(KEY.0),
-        name: &name,
-        state: None,
-    };
+    let key = one_key.server.key(KEY, &name);
     let engine = &mut one_key.server.engine;
     engine.forget_places(key, closed);
     assert_eq!(engine.effects.changes, [], "not while it cannot write");
