@@ -11,7 +11,6 @@ import redis.asyncio
 from servers import Cluster, Server, closing, eventually
 from story import GONE, REQUEST, Script, Story, script
 
-import dsync
 from dsync import _renewals, aio, lock
 from dsync._confirm import Confirm, Part
 from dsync._lease import Lease
@@ -186,10 +185,9 @@ async def test_holds_of_tasks_are_renewed_in_one_write(server: Server) -> None:
     await client.aclose()
 
 
-@pytest.mark.parametrize("package", [dsync, aio])
-def test_holds_are_renewed_after_an_error_in_a_round(
-    server: Server, package: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+@pytest.fixture
+def failing_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first round of renewals fails."""
     part, rounds = Renewed.part, []
 
     def fail_once(hold: Renewed, shortest: float) -> Part:
@@ -200,20 +198,20 @@ def test_holds_are_renewed_after_an_error_in_a_round(
 
     monkeypatch.setattr(Renewed, "part", fail_once)
 
-    async def holds() -> bool:
-        client = redis.asyncio.Redis(port=server.port)
-        async with aio.lock(client, "k", lease=6) as hold:
-            await asyncio.sleep(7)
-            left = hold.left()
-        await client.aclose()
-        return left > 0
 
-    if package is aio:
-        assert asyncio.run(holds())
-    else:
-        with lock(server.client(), "k", lease=6) as hold:
-            time.sleep(7)
-            assert hold.left() > 0
+@pytest.mark.usefixtures("failing_round")
+def test_holds_of_threads_are_renewed_after_an_error_in_a_round(client: Any, caplog: Any) -> None:
+    with lock(client, "k", lease=6) as hold:
+        time.sleep(7)
+        assert hold.left() > 0
+    assert "not renewed for now" in caplog.text
+
+
+@pytest.mark.usefixtures("failing_round")
+async def test_holds_of_tasks_are_renewed_after_an_error_in_a_round(aclient: Any, caplog: Any) -> None:
+    async with aio.lock(aclient, "k", lease=6) as hold:
+        await asyncio.sleep(7)
+        assert hold.left() > 0
     assert "not renewed for now" in caplog.text
 
 

@@ -69,11 +69,19 @@ async fn many_requests_of_a_client_share_their_waits() {
     let server = Server::start();
     let replica = Server::builder().replica_of(&server).start();
     let client = aio::Client::open(server.url()).unwrap();
-    client.lock("first").replicas(1).acquire().await.unwrap();
+    let first = client.lock("first").replicas(1).acquire().await.unwrap();
+    first.release().await.unwrap();
+    server.ask("CONFIG RESETSTAT");
+    replica.stop();
+    // A WAIT that ends without an answer has its request begin once more, at a time of its own.
     let asked: Vec<_> = (0..MANY)
-        .map(|number| client.lock(number.to_string()).replicas(1))
+        .map(|number| client.lock(number.to_string()).replicas(1).within(LONG))
         .map(|lock| tokio::spawn(async move { lock.acquire().await.unwrap() }))
         .collect();
+    eventually("the first of them wait", || {
+        server.info("clients", "blocked_clients") == "1"
+    });
+    replica.cont();
     let mut holds = Vec::new();
     for asked in asked {
         holds.push(asked.await.unwrap());
