@@ -139,11 +139,7 @@ impl Agenda {
                     && (self.keeps_wait(store, term, budget)
                         || next_keep_over(queues, now).is_some());
                 let (moment, queue, rank) = queues.first_moment().filter(|_| !may_be_granted)?;
-                (moment <= now.mono).then_some(Task::RunOut {
-                    moment,
-                    queue,
-                    rank,
-                })
+                (moment <= now.mono).then_some(Task::RunOut { queue, rank })
             }
             _ if !now.may_write => None,
             Source::Endings => self.next_end(store, budget),

@@ -28,7 +28,7 @@ impl Subject {
             Task::Open(state) => Subject::Opening(state),
             Task::Retire(state) => Subject::Retention(state),
             Task::Serve(queue) => Subject::Queue(queue),
-            Task::RunOut { queue, rank, .. } => Subject::Wait(queue, rank),
+            Task::RunOut { queue, rank } => Subject::Wait(queue, rank),
             Task::KeepOver { queue, rank, .. } => Subject::KeptPlace(queue, rank),
         }
     }

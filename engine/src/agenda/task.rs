@@ -14,11 +14,7 @@ pub enum Task {
     /// Serve a queue that an event outside a request has touched.
     Serve(QueueId),
     /// A wait has run out, or a vacant place.
-    RunOut {
-        moment: MonoUs,
-        queue: QueueId,
-        rank: Rank,
-    },
+    RunOut { queue: QueueId, rank: Rank },
     /// A kept place was not asked for in time.
     KeepOver {
         until: LeaseUs,

@@ -27,14 +27,9 @@ impl Visit<'_> {
         self.is_stale = true;
         match task {
             Task::End { fence, ending } => self.end_disconnected(fence, ending),
-            Task::RunOut {
-                moment,
-                queue,
-                rank,
-            } => {
+            Task::RunOut { queue, rank } => {
                 // If a grant is due at the same time, the grant wins.
-                let more = self.serve_more(queue) && self.now.may_write;
-                if !more && self.engine.queues.runs_out(moment, queue, rank) {
+                if !self.serve_more(queue) || !self.now.may_write {
                     self.run_out(rank);
                 }
             }

@@ -34,7 +34,7 @@ impl Queues {
     pub fn detach(&mut self, id: QueueId, rank: Rank, until: LeaseUs) -> Option<Parked> {
         let queue = self.queues.get_mut(&id)?;
         queue.place(rank).filter(|place| place.is_kept())?;
-        let before = queue.change_presence(rank, Presence::Kept { until })?;
+        let before = queue.detach(rank, until)?;
         self.unlist(id, rank, &before);
         self.list(id, rank, &Presence::Kept { until });
         match before {

@@ -325,12 +325,6 @@ impl Queues {
         Some((moment, id, rank))
     }
 
-    /// Whether this wait or vacant place still runs out at this moment.
-    pub fn runs_out(&self, moment: MonoUs, id: QueueId, rank: Rank) -> bool {
-        let listed = (moment, rank, id);
-        self.waits.contains(&listed) || self.vacant.contains(&listed)
-    }
-
     /// Removes a moment from the list of those at which kept places run out. The place stays.
     pub fn unlist_keep(&mut self, until: LeaseUs, id: QueueId, rank: Rank) {
         self.keeps.remove(&(until, id, rank));

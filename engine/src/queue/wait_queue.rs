@@ -281,14 +281,12 @@ impl WaitQueue {
         places.insert(place.rank(), place);
     }
 
-    /// Changes who is at a place in line, which stays in line. Returns who was there.
-    pub(super) fn change_presence(&mut self, rank: Rank, presence: Presence) -> Option<Presence> {
+    /// Notes that nobody waits on a kept place any more. Returns who was there.
+    pub(super) fn detach(&mut self, rank: Rank, until: LeaseUs) -> Option<Presence> {
         let place = self.line.get_mut(&rank)?;
         self.index.parked -= usize::from(place.parked().is_some());
-        let before = std::mem::replace(&mut place.presence, presence);
-        debug_assert!(place.is_in_line());
-        self.index.parked += usize::from(place.parked().is_some());
-        Some(before)
+        let kept = Presence::Kept { until };
+        Some(std::mem::replace(&mut place.presence, kept))
     }
 
     /// Makes a kept place on which a client waits one that lasts only as long as the wait. Returns whether one waits.
