@@ -14,7 +14,8 @@ impl Engine {
     /// # Panics
     /// If one is broken.
     pub fn check_invariants(&self, now: Now) {
-        self.queues.check_invariants();
+        let is_put_off = |queue| self.agenda.put_off.has(Task::Serve(queue));
+        self.queues.check_invariants(is_put_off);
         let (mut counted, mut all_resting) = (Family::ALL.map(|_| 0), 0);
         for (id, state) in self.store.states_since(StateId::FIRST) {
             let must = |is_so: bool, what: &str| assert!(is_so, "{id:?}: {what}");

@@ -17,12 +17,16 @@ impl Queues {
         self.keeps.contains(&(until, id, rank))
     }
 
-    /// Panics unless the indexes are those of the places in the queues.
-    pub fn check_invariants(&self) {
+    /// Panics unless the indexes are those of the places in the queues, and the visits of queues without places are due
+    /// or put off.
+    pub fn check_invariants(&self, is_put_off: impl Fn(QueueId) -> bool) {
         let mut again = Queues::default();
         for (id, queue) in &self.queues {
-            let is_empty = queue.is_empty();
-            assert!(!is_empty || self.is_due(*id), "{id:?} is empty but not due");
+            let is_visited = self.is_due(*id) || is_put_off(*id);
+            assert!(
+                !queue.is_empty() || is_visited,
+                "{id:?} stays without places"
+            );
             again.last_number = id.0 - 1;
             again.find_or_make(queue.db, queue.name.as_bytes());
             for place in queue.places() {

@@ -29,7 +29,7 @@ const PER_PAGE: usize = 16;
 /// - every request whose client waits is in `by_waiter`, and in `waits` if its wait runs out;
 /// - every queue that has waiters is in `by_since`, under the moment at which its longest wait began;
 /// - `due` has only queues that exist;
-/// - a queue without places is due, and is dropped when it is visited.
+/// - a queue without places is due, or its visit is put off, and it is dropped when it is visited.
 #[derive(Default)]
 pub struct Queues {
     pub(super) queues: BTreeMap<QueueId, WaitQueue>,

@@ -130,6 +130,28 @@ fn due_queue_is_visited_when_its_key_is_writable_again() {
     assert_eq!(one_key.words(), ["granted"]);
 }
 
+/// A round was over, not all who waited for it were told yet, and the slot moved away. Those whose waits ran out were
+/// told that it was not over.
+#[test]
+fn decided_answer_is_told_in_place_of_a_timeout() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Member, None, None, 0);
+    let (now, until) = (one_key.now, one_key.now.mono.after_ms(5));
+    for client in 1..=200 {
+        let wait = |visit: &mut Visit<'_>| visit.wait(Some(until), ClientId(client));
+        let (reply, _) = one_key.server.call(KEY, Family::Group, now, wait);
+        assert!(matches!(reply, Reply::Queued(_)));
+    }
+    let token = Token::parse(b"client 0").expect("legal");
+    let done = |visit: &mut Visit<'_>| visit.done([&token]);
+    let (_, done) = one_key.server.call(KEY, Family::Group, now, done);
+    one_key.take(done.wakes);
+    assert!(one_key.told.len() < 200, "more than a slice");
+    one_key.pass(6);
+    one_key.tasks_unwritable();
+    assert_eq!(one_key.words(), ["finished"; 200]);
+}
+
 /// A queue that becomes due many times while its key cannot be written must not be put off many times.
 #[test]
 fn task_is_put_off_only_once() {
