@@ -9,4 +9,6 @@ pub mod place;
 pub mod queues;
 mod room;
 pub mod sweep;
+#[cfg(test)]
+mod tests;
 pub mod wait_queue;

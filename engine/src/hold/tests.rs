@@ -163,3 +163,26 @@ fn ordinary_hold_takes_no_heap_and_short_texts_one_box() {
         assert_eq!(hold.heap_bytes(), bytes, "{} {owner:?}", token.len());
     }
 }
+
+/// A hold that takes more than it needs is right all the same, so nothing else shows it.
+#[test]
+fn numbers_that_fit_take_no_heap() {
+    let uuid = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59".as_slice();
+    let ahead = Grant {
+        claim: Claim::Exclusive,
+        granted: UnixMs(6_000),
+        ..grant(uuid, None)
+    };
+    let mut hold = Hold::new(&ahead);
+    assert_eq!(hold.heap_bytes(), 0, "the fence is a second ahead");
+    hold.bind(ClientId(1 << 33), false);
+    assert_eq!(hold.heap_bytes(), 0, "a client of more than 32 bits");
+    let entry = heap::tree_share(size_of::<(ClientId, Fence)>() + size_of::<StateId>());
+    hold.bind(ClientId(1 << 33), true);
+    assert_eq!(hold.heap_bytes(), entry, "EPHEMERAL");
+    hold.bind(ClientId(1), false);
+    hold.set_unheard(5);
+    assert!(hold.heap_bytes() > 0, "not heard of");
+    hold.renew(hold.lease, hold.deadline());
+    assert_eq!(hold.heap_bytes(), 0, "heard of");
+}

@@ -117,3 +117,22 @@ fn grant_comes_due_when_its_lease_runs_out() {
     let visited = one_key.server.engine.visit(key, now, call);
     assert!(visited.comes_due.is_some_and(|us| us > 0));
 }
+
+#[test]
+fn member_and_run_that_have_ended_free_what_they_held() {
+    for claim in [Claim::Member, Claim::Run] {
+        let mut one_key = OneKey::new();
+        let takes = Request {
+            claim,
+            limit: (claim == Claim::Member).then_some(1),
+            ..request(0, 1)
+        };
+        let taken = one_key.frees(|visit| drop(visit.acquire(takes)));
+        assert!(!taken, "{claim:?}");
+        let frees = one_key.frees(|visit| {
+            let released = visit.release(claim.family(), &client_token(0));
+            assert_eq!(released, Ok(true));
+        });
+        assert!(frees, "{claim:?}");
+    }
+}

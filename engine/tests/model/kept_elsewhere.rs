@@ -412,6 +412,32 @@ fn request_is_told_that_restored_place_of_its_token_is_for_something_else() {
     }
 }
 
+/// No two places of a name have the same rank: whoever waits there under that of a restored one goes on waiting.
+#[test]
+fn restored_place_does_not_come_to_a_rank_that_is_taken() {
+    for is_vacant in [false, true] {
+        let mut one_key = OneKey::new();
+        one_key.acquire(Claim::Exclusive, None, None, 0);
+        one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
+        let taken = one_key.server.engine.fences().last();
+        let now = one_key.now;
+        if is_vacant {
+            one_key.server.engine.disconnected(ClientId(1), now);
+        }
+        one_key.server.delete(KEY);
+        let loaded = Loaded {
+            body: Body::new(Family::Lock),
+            places: vec![kept(taken.0, "other")],
+        };
+        let engine = &mut one_key.server.engine;
+        let id = engine.adopt(loaded, Db(KEY.0), &key_bytes(KEY), now);
+        let stored = crate::server::Stored::State(id.expect("fits"));
+        one_key.server.keys.insert(KEY, stored);
+        one_key.check();
+        assert_eq!(one_key.places(), [], "{is_vacant}");
+    }
+}
+
 /// Between RENAME and the next turn a snapshot was made. The places were in no value, and would have been lost.
 #[test]
 fn places_without_value_are_saved_apart() {

@@ -2,10 +2,14 @@
 
 use crate::ask::{ask, token};
 use crate::fixture::{KEY, OTHER, permits, word, world};
+use crate::kept::client_token;
+use crate::long_queues::OneKey;
+use crate::server::Server;
 use crate::steps::{Ask, Step};
 use crate::world::World;
-use dsync_engine::types::Claim;
-use dsync_engine::{Family, Settings, Visit};
+use dsync_engine::effect::Wake;
+use dsync_engine::types::{Claim, ClientId, LeaseMs, MonoUs};
+use dsync_engine::{Family, LaneName, Request, Settings, Visit};
 
 const SEM: Family = Family::Semaphore;
 
@@ -22,6 +26,38 @@ fn told(world: &mut World, ask: Ask) -> &'static str {
 fn release(world: &mut World, token: u8) -> Vec<(usize, &'static str)> {
     world.step(&Step::Release(KEY, SEM, token));
     world.heard()
+}
+
+impl OneKey {
+    /// Has a client wait for the one permit, in the same lane as all others.
+    fn wait_in_lane(&mut self, client: u64) {
+        let request = Request {
+            claim: Claim::Permits(1),
+            limit: Some(1),
+            max_attempts: None,
+            lease: LeaseMs(30_000),
+            min_hold: None,
+            wait: Some(MonoUs::NEVER),
+            keep_ms: None,
+            token: client_token(client),
+            may_return: true,
+            client: ClientId(client),
+            ephemeral: false,
+            owner: None,
+            lane: LaneName::from(b"tenant".as_slice()),
+            lane_limit: None,
+            may_grow: true,
+        };
+        let acquire = |visit: &mut Visit<'_>| drop(visit.acquire(request));
+        self.server.call(KEY, SEM, self.now, acquire);
+    }
+
+    /// Releases the hold or the place of a client. Returns whether it had one, and who is answered.
+    fn release(&mut self, client: u64) -> (bool, Vec<Wake>) {
+        let release = |visit: &mut Visit<'_>| visit.release(SEM, &client_token(client));
+        let (released, done) = self.server.call(KEY, SEM, self.now, release);
+        (released.expect("a semaphore"), done.wakes)
+    }
 }
 
 #[test]
@@ -181,6 +217,31 @@ fn flood_of_one_lane_leaves_places_to_the_others() {
         };
         let places = [1, 2, 3, 4].map(|lane| queued(&mut world, lane));
         assert_eq!(places, [8, 4, 2, 1], "{per_key}, {server}, {kept}");
+    }
+}
+
+/// A grant was not delivered while others of its lane took all the places that a lane may have.
+#[test]
+fn undelivered_grant_has_no_place_in_a_full_lane() {
+    for (others, has_place) in [(7, true), (8, false)] {
+        let mut one_key = OneKey::new();
+        one_key.server = Server::new(Settings {
+            max_waiters_per_key: 16,
+            ..Settings::default()
+        });
+        one_key.take_over();
+        one_key.wait_in_lane(0);
+        one_key.wait_in_lane(1);
+        let (released, wakes) = one_key.release(0);
+        assert!(released);
+        let grant = wakes[0].grant.expect("a grant");
+        for client in 2..2 + others {
+            one_key.wait_in_lane(client);
+        }
+        let (engine, now) = (&mut one_key.server.engine, one_key.now);
+        engine.undelivered(grant, ClientId(1), true, now);
+        one_key.server.run_tasks(now);
+        assert_eq!(one_key.release(1).0, has_place, "{others} others");
     }
 }
 

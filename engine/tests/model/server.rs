@@ -118,6 +118,13 @@ impl Server {
             "{name:?}: the caller is told that something comes due earlier"
         );
         let (result, after) = (visited.result, visited.state);
+        let family_of = |id| self.engine.state(id).map(|state| state.body.family());
+        let is_changed = before != after || !self.engine.effects.is_empty();
+        assert_eq!(
+            visited.family,
+            after.and_then(family_of).filter(|_| is_changed),
+            "{name:?}: the family is told if something has changed"
+        );
         match (before, after) {
             (None, Some(id)) => {
                 self.keys.insert(name, Stored::State(id));

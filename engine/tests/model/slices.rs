@@ -449,6 +449,89 @@ fn flush_makes_thousand_queues_due_in_slices() {
     }
 }
 
+/// The kept places of a name whose database was flushed stand before nobody, also while the sweep has not come to it.
+#[test]
+fn flushed_places_stand_before_no_request_during_the_sweep() {
+    let mut large = LargeServer::new();
+    large.locks(100);
+    for number in 0..100 {
+        let client = 10_000 + u64::from(number);
+        large.ask(name(number), Claim::Exclusive, client, |request| {
+            request.keep_ms = Some(60_000);
+        });
+    }
+    assert_eq!(large.words(), ["waiting"]);
+    large.server.flush(None);
+    assert!(
+        large.server.engine.has_background(),
+        "too many for one step"
+    );
+    large.ask(name(99), Claim::Exclusive, 77, |_| {});
+    assert_eq!(large.words(), ["granted"]);
+}
+
+/// A wave of waits that ran out would have kept all leases from ending.
+#[test]
+fn tasks_of_each_kind_have_their_turn() {
+    let mut large = LargeServer::new();
+    large.locks(2);
+    large.pass(u64::from(LEASE_MS) - 1_000);
+    large.ask(name(0), Claim::Exclusive, 0, |_| {});
+    let until = large.now.mono.after_ms(1_000);
+    for client in 100..200 {
+        large.ask(name(0), Claim::Exclusive, client, |request| {
+            request.wait = Some(until);
+        });
+    }
+    large.pass(1_001);
+    let mut next = || {
+        let found = large.server.engine.next_task(large.now, &mut 9);
+        let (task, db, spelling) = found.expect("it is due");
+        let number = (0..250).find(|n| key_bytes((db.0, *n)) == spelling.as_bytes());
+        let (now, name) = (large.now, (db.0, number.expect("a key")));
+        let perform = |visit: &mut Visit<'_>| visit.perform(task);
+        large.server.call(name, Family::Lock, now, perform);
+        matches!(task, Task::Lapse(_))
+    };
+    let lapsed = (0..8).filter(|_| next()).count();
+    assert_eq!(lapsed, 1, "among a hundred waits that run out");
+}
+
+#[test]
+fn each_look_for_a_task_costs_one_of_the_budget() {
+    let mut large = LargeServer::new();
+    large.locks(1);
+    let until = large.now.mono.after_ms(1);
+    large.ask(name(0), Claim::Exclusive, 7, |request| {
+        request.wait = Some(until);
+    });
+    large.pass(2);
+    let mut look = |mut budget| {
+        let task = large.server.engine.next_task(large.now, &mut budget);
+        (task.is_some(), budget)
+    };
+    assert_eq!(look(0), (false, 0));
+    assert_eq!(look(3), (true, 2));
+}
+
+/// Each connection that closed with EPHEMERAL holds is remembered until somebody looks whether it has any left.
+#[test]
+fn each_closed_connection_that_is_forgotten_costs_one_of_the_budget() {
+    let mut large = LargeServer::new();
+    large.holders(KEY, 0..10, true);
+    (0..10).for_each(|client| large.disconnect(client));
+    large.server.delete(KEY);
+    let id = large.server.let_go.pop().expect("it was held");
+    large.server.engine.freed(id);
+    let mut look = |mut budget| {
+        let task = large.server.engine.next_task(large.now, &mut budget);
+        (task.is_some(), budget)
+    };
+    assert_eq!(look(3), (false, 0), "two are forgotten");
+    assert_eq!(look(20), (false, 11), "eight");
+    assert_eq!(look(20), (false, 19), "none");
+}
+
 #[test]
 fn demoted_server_drops_thousand_queues_in_slices() {
     let mut large = LargeServer::new();

@@ -191,6 +191,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn round_is_new_until_something_has_ended_or_is_expected() {
+        let group = WaitGroup::default();
+        assert!(group.is_new());
+        for (expected, done, lapsed) in [(Some(3), 0, 0), (None, 1, 0), (None, 0, 1)] {
+            let mut group = group.clone();
+            group.tally.expected = expected;
+            (group.tally.done, group.tally.lapsed) = (done, lapsed);
+            assert!(!group.is_new(), "{expected:?} {done} {lapsed}");
+        }
+    }
+
+    #[test]
     fn round_that_is_displaced_is_counted() {
         let mut group = WaitGroup::default();
         let before = group.heap_bytes();

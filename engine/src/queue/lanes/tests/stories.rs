@@ -1,7 +1,9 @@
 //! What the rule of lanes must not lose again: a story for each.
 
+use std::collections::BTreeMap;
+
 use super::{Ask, Lanes, Semaphore, lane, one};
-use crate::types::Turn;
+use crate::types::{Fence, InUse, Rank, Turn};
 
 /// Without this, one lane that asked for 8 of 10 beside a flood was never granted while six permits stood idle.
 #[test]
@@ -184,4 +186,66 @@ fn lane_counts_its_places_in_line() {
     assert_eq!(lanes.places(&other), (3, 0));
     lanes.leave(&own, ranks[2]);
     assert_eq!(lanes.places(&own), (0, 0));
+}
+
+/// When the first place comes that names a lane, those before it are in the nameless one.
+#[test]
+fn places_before_the_first_lane_are_in_the_nameless_one() {
+    let rank = |number| Rank(Fence(number));
+    let kept = Ask {
+        is_kept: true,
+        ..one(1)
+    };
+    let line = BTreeMap::from([(rank(1), one(1)), (rank(2), kept)]);
+    let lanes = Lanes::of_nameless(line, 0);
+    assert_eq!(lanes.places(&lane(0)), (2, 1));
+    assert_eq!(lanes.into_pieces().count(), 3, "each, and the first");
+    let vacant = Lanes::of_nameless(BTreeMap::new(), 1);
+    assert!(!vacant.is_sorted(), "the lane has come");
+    assert_eq!(vacant.into_pieces().count(), 0);
+    assert!(Lanes::of_nameless(BTreeMap::new(), 0).is_sorted());
+}
+
+#[test]
+fn lanes_are_nameless_once_the_last_place_that_names_one_has_left() {
+    let mut semaphore = Semaphore::new(1);
+    semaphore.ask(&lane(0), one(1));
+    assert!(semaphore.lanes.are_nameless());
+    let rank = semaphore.ask(&lane(1), one(1));
+    assert!(!semaphore.lanes.are_nameless());
+    semaphore.leave(&lane(1), rank);
+    assert!(semaphore.lanes.are_nameless(), "before they are sorted");
+}
+
+#[test]
+fn each_lane_that_is_sorted_costs_one_of_the_budget() {
+    let mut semaphore = Semaphore::new(1);
+    for number in 0..3 {
+        semaphore.ask(&lane(number), one(1));
+    }
+    let none = |_: &_| InUse::default();
+    for are_sorted in [false, false, true] {
+        assert_eq!(semaphore.lanes.sort(&mut 1, none), are_sorted);
+    }
+}
+
+/// A lane changed before its turn to be sorted had come. What it had in use before would have counted.
+#[test]
+fn lane_that_changes_before_it_is_sorted_has_one_seat() {
+    let mut semaphore = Semaphore::new(10);
+    let first = semaphore.ask(&lane(1), one(1));
+    let left = semaphore.ask(&lane(2), one(1));
+    semaphore.ask(&lane(2), one(1));
+    assert!(semaphore.sort());
+    let turns_from = Turn(semaphore.number());
+    semaphore.lanes.belong_to((None, turns_from));
+    let copy = |lane_of: &_| InUse {
+        permits: 1 + u64::from(*lane_of == lane(2)),
+        turn: Turn(0),
+    };
+    assert!(!semaphore.lanes.sort(&mut 1, copy), "lane 1 is sorted");
+    semaphore.leave(&lane(2), left);
+    assert!(semaphore.lanes.sort(&mut 1, copy));
+    semaphore.lanes.choose(10, true);
+    assert_eq!(semaphore.lanes.chosen(), Some(first));
 }

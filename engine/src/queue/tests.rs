@@ -1,0 +1,146 @@
+//! Queues and their places, without an engine.
+
+use std::num::NonZeroU64;
+
+use crate::change::KeptPlace;
+use crate::queue::place::{Parked, Place, Presence};
+use crate::queue::queues::Queues;
+use crate::short_bytes::LaneName;
+use crate::types::{
+    Claim, ClientId, Db, Fence, InUse, LeaseMs, LeaseUs, MonoUs, QueueId, Rank, Token, UnixMs,
+    WaiterId,
+};
+
+fn rank(number: u64) -> Rank {
+    Rank(Fence(number))
+}
+
+/// Returns a place of the token with this number, which is kept until the moment with this number.
+fn place(number: u64, claim: Claim, lane: &str) -> Place {
+    let kept = KeptPlace {
+        rank: rank(number),
+        token: Token::parse(format!("token {number}").as_bytes()).expect("legal"),
+        claim,
+        lease: LeaseMs(1_000),
+        min_hold: None,
+        keep_ms: 1_000,
+        max_attempts: None,
+        owner: None,
+        since: UnixMs(1),
+        lane: LaneName::from(lane.as_bytes()),
+        lane_limit: None,
+    };
+    Place::kept(kept, MonoUs(1), LeaseUs(number))
+}
+
+fn queues_of(names: &[&str]) -> (Queues, Vec<QueueId>) {
+    let mut queues = Queues::default();
+    let id = |name: &&str| queues.find_or_make(Db(0), name.as_bytes());
+    let ids = names.iter().map(id).collect();
+    (queues, ids)
+}
+
+#[test]
+fn queue_that_is_due_keeps_its_turn() {
+    let (mut queues, ids) = queues_of(&["first", "second"]);
+    queues.set_due(QueueId(99));
+    assert_eq!(queues.first_due(), None, "there is none");
+    for id in [ids[1], ids[0], ids[1]] {
+        queues.set_due(id);
+    }
+    for id in [ids[1], ids[0]] {
+        assert_eq!(queues.first_due(), Some(id));
+        queues.mark_visited(id);
+    }
+}
+
+/// A server that drops all queues goes on with its connections, whose requests have numbers.
+#[test]
+fn number_of_a_request_comes_once() {
+    let (mut queues, _) = queues_of(&["key"]);
+    let before = queues.next_waiter();
+    drop(queues.clear());
+    assert!(queues.next_waiter() > before);
+}
+
+#[test]
+fn server_that_no_longer_decides_has_no_moments_of_kept_places() {
+    let (mut queues, ids) = queues_of(&["key"]);
+    queues.join(ids[0], place(3, Claim::Exclusive, ""));
+    assert!(queues.first_keep().is_some());
+    assert_eq!(queues.take_keeps().len(), 1);
+    assert_eq!(queues.first_keep(), None);
+    assert!(
+        queues.is_kept_until(LeaseUs(3), ids[0], rank(3)),
+        "it stays"
+    );
+}
+
+/// Returns a place that lasts as long as its client waits.
+fn waits(number: u64, claim: Claim, lane: &str, may_return: bool) -> Place {
+    let place = place(number, claim, lane);
+    Place {
+        standing: place.standing.with(None, None),
+        presence: Presence::Parked(Parked {
+            waiter: WaiterId(NonZeroU64::MIN),
+            client: ClientId(1),
+            ephemeral: false,
+            may_return,
+            until: MonoUs::NEVER,
+        }),
+        ..place
+    }
+}
+
+/// Of a place whose token the client does not know nothing is left when it is gone.
+#[test]
+fn only_a_token_that_the_client_chose_comes_back() {
+    for may_return in [true, false] {
+        let place = waits(3, Claim::Exclusive, "", may_return);
+        assert_eq!(place.vacated(MonoUs(9), None).is_some(), may_return);
+    }
+}
+
+/// The holds of the lanes are gone, and the value that comes next may be found under the number of the last one.
+#[test]
+fn flush_has_lanes_sorted_anew() {
+    let (mut queues, ids) = queues_of(&["key", "kept"]);
+    queues.join(ids[0], waits(1, Claim::Permits(1), "tenant", true));
+    queues.join(ids[1], place(2, Claim::Exclusive, ""));
+    let lanes = queues.lanes_of(ids[0], None).expect("lanes");
+    assert!(lanes.sort(&mut 9, |_| InUse::default()));
+    queues.flush(None);
+    let lanes = queues.lanes_of(ids[0], None).expect("lanes");
+    assert!(!lanes.is_sorted());
+}
+
+/// The key was a semaphore, and is a lock by now: who waits for the lock is in no lane.
+#[test]
+fn request_of_another_family_is_in_no_lane_and_holds_up_all() {
+    let (mut queues, ids) = queues_of(&["key"]);
+    queues.join(ids[0], place(1, Claim::Permits(2), "tenant"));
+    let all_stand_aside = |queues: &mut Queues| {
+        let queue = queues.get_mut(ids[0]).expect("a queue");
+        let lanes = queue.lanes.get_mut().expect("lanes");
+        assert!(lanes.sort(&mut 9, |_| InUse::default()));
+        queue.all_stand_aside(1)
+    };
+    assert!(all_stand_aside(&mut queues), "it asks for two");
+    queues.join(ids[0], place(2, Claim::Exclusive, ""));
+    assert!(!all_stand_aside(&mut queues));
+    let queue = queues.get(ids[0]).expect("a queue");
+    assert_eq!(queue.position(rank(1), 100), 1);
+    assert_eq!(queue.position(rank(2), 100), 2);
+    let has = [1, 2, 3].map(|number| queue.has(rank(number)));
+    assert_eq!(has, [true, true, false]);
+}
+
+#[test]
+fn queue_is_taken_apart_in_pieces() {
+    let (mut queues, ids) = queues_of(&["key"]);
+    for number in 1..=5 {
+        queues.join(ids[0], place(number, Claim::Exclusive, ""));
+    }
+    // Of each a place, its token and its moment; then the queue's name, and the moment of its longest wait.
+    assert_eq!(queues.into_pieces().count(), 3 * 5 + 2);
+}
