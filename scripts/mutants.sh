@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-sh scripts/need.sh build
+sh scripts/need.sh build hosts
 PATH=$PATH:$(sh scripts/cargo-tool.sh mutants)
 python=$PWD/target/tools/python
 requirements=tests/mutants/requirements.txt
@@ -17,5 +17,7 @@ if ! cmp -s "$requirements" "$python/requirements.txt"; then
     "$python/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements"
     cp "$requirements" "$python/requirements.txt"
 fi
+DSYNC_TEST_SERVER="${DSYNC_TEST_SERVER:-$(sh scripts/server.sh redis)}"
+export DSYNC_TEST_SERVER
 exec "$python/bin/python" tests/mutants/run.py --file "${FILE:-}" --longest "${LONGEST:-inf}" \
     ${WOVEN:+--woven} ${LEFT:+--left} ${KEEP:+--keep}

@@ -2,6 +2,10 @@
 
 All mutants that can be woven (weave.py) are in one program, which is built once. A run with DSYNC_REACHED tells which
 tests reach each mutant, and how long a test takes; runs with DSYNC_MUTANT play one, the quickest tests first.
+
+The module's mutants meet its stories behind the unit tests: these tests are in a program of their own, whose servers
+load the module with the mutants. Each story is run alone with DSYNC_REACHED_IN, a folder in which servers leave the
+number of each mutant that they come to.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ import json
 import os
 import shutil
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
 
@@ -22,17 +28,17 @@ ASKS = """
 pub mod woven {
     use std::{cell::RefCell, collections::BTreeSet, env, fs, sync::LazyLock, thread, time::Instant};
 
-    static CHOSEN: LazyLock<(u32, Option<String>)> = LazyLock::new(|| {
+    static CHOSEN: LazyLock<(u32, Option<String>, Option<String>)> = LazyLock::new(|| {
         let chosen = env::var("DSYNC_MUTANT").ok().and_then(|number| number.parse().ok());
-        (chosen.unwrap_or(0), env::var("DSYNC_REACHED").ok())
+        (chosen.unwrap_or(0), env::var("DSYNC_REACHED").ok(), env::var("DSYNC_REACHED_IN").ok())
     });
 
     struct Seen(Instant, BTreeSet<u32>, Vec<bool>);
 
     impl Drop for Seen {
         fn drop(&mut self) {
+            let Some(folder) = &CHOSEN.1 else { return };
             let name = thread::current().name().unwrap_or("?").to_owned();
-            let folder = CHOSEN.1.as_deref().unwrap_or_default();
             let file = format!("{folder}/{:?}", thread::current().id());
             let line = format!("{name} {} {:?}", self.0.elapsed().as_secs_f64(), self.1);
             let _ = fs::write(file, line);
@@ -45,11 +51,13 @@ pub mod woven {
 
     pub fn on(number: u32) -> bool {
         let chosen = &*CHOSEN;
-        if chosen.1.is_some() {
+        if chosen.1.is_some() || chosen.2.is_some() {
             let _ = SEEN.try_with(|seen| {
                 let mut seen = seen.borrow_mut();
                 if !std::mem::replace(&mut seen.2[number as usize], true) {
                     seen.1.insert(number);
+                    // A server may be killed at any moment.
+                    let _ = chosen.2.as_ref().map(|folder| fs::write(format!("{folder}/{number}"), ""));
                 }
             });
         }
@@ -61,24 +69,29 @@ pub mod woven {
 PATIENCE, TIMES = 5.0, 10
 #: Bytes that a mutant may take: an endless one can fill them within seconds.
 MEMORY = 2 << 30
-#: Seconds of tests, or how many of them, that are run one after the other before the next are asked for.
+#: Seconds of tests, or how many of them, that are run before the next are asked for: one after the other, but the
+#: stories, which mostly wait, side by side.
 GROUP, MANY = 1.0, 40
+GROUP_OF_STORIES, STORIES_AT_ONCE = 8.0, 6
 
 
 class Crate(NamedTuple):
     root: str
     #: What builds its tests.
     command: Tuple[str, ...]
+    #: Whether it is loaded into servers, which have tests of their own: the stories.
+    has_stories: bool
 
 
-ENGINE = Crate("engine/src/lib.rs", ("test", "--package", "dsync-engine", "--lib", "--test", "model"))
-MODULE = Crate("src/lib.rs", ("test", "--package", "dsync", "--lib"))
+ENGINE = Crate("engine/src/lib.rs", ("test", "--package", "dsync-engine", "--lib", "--test", "model"), False)
+MODULE = Crate("src/lib.rs", ("test", "--package", "dsync", "--lib"), True)
 
 
 class Test(NamedTuple):
     program: str
     name: str
     seconds: float
+    is_story: bool
 
 
 class Tree:
@@ -104,6 +117,9 @@ class Tree:
         environment = {**os.environ, "CARGO_TARGET_DIR": str(self.path / "target"), "CARGO_PROFILE_DEV_DEBUG": "0"}
         environment["RUSTFLAGS"] = "--cap-lints allow"
         environment["CARGO_PROFILE_TEST_OPT_LEVEL"] = self._level
+        if self.crate.has_stories:
+            # What servers load has no assertions, which take their time.
+            environment |= {"CARGO_PROFILE_DEV_OPT_LEVEL": self._level, "CARGO_PROFILE_DEV_DEBUG_ASSERTIONS": "false"}
         command = ["cargo", *arguments, "--message-format=json"]
         built = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, check=False)
         for line in built.stdout.splitlines():
@@ -116,13 +132,27 @@ class Tree:
 
     def build(self) -> Tuple[List[str], List[Dict]]:
         """Returns the programs, and the errors."""
+        return self._tests(*self.crate.command)
+
+    def stories(self) -> str:
+        """Returns the program of the stories. It has nothing of the module."""
+        programs, errors = self._tests("test", "--package", "dsync", "--test", "server")
+        assert not errors, errors[0]["rendered"]
+        return programs[0]
+
+    def _tests(self, *command: str) -> Tuple[List[str], List[Dict]]:
         programs, errors = [], []
-        for said in self.cargo(*self.crate.command, "--no-run"):
+        for said in self.cargo(*command, "--no-run"):
             if said["reason"] == "compiler-artifact" and said.get("executable") and said["profile"]["test"]:
                 programs.append(said["executable"])
             elif is_error(said):
                 errors.append(said["message"])
         return programs, errors
+
+    def module(self) -> str:
+        """Returns the file that servers load."""
+        files = [name for said in self.cargo("build", "--package", "dsync", "--lib") for name in said.get("filenames", [])]
+        return next(name for name in files if name.endswith("libdsync.so"))
 
 
 def is_error(said: Dict) -> bool:
@@ -160,6 +190,7 @@ class Woven:
         #: What they have is what the compiler refuses, and would be if they stood alone.
         self.wrong: Set[int] = set()
         self.programs = self._build()
+        self.module = self.tree.module() if crate.has_stories else ""
         self.alone = [mutant for mutant in mutants if mutant.number not in self.woven | self.wrong]
 
     def _build(self) -> List[str]:
@@ -204,41 +235,74 @@ class Woven:
                 name, seconds, numbers = file.read_text().split(" ", 2)
                 for number in numbers.strip("{}").split(", "):
                     if number and name not in ("?", "main"):
-                        reached.setdefault(int(number), []).append(Test(program, name, float(seconds)))
+                        reached.setdefault(int(number), []).append(Test(program, name, float(seconds), False))
+        if self.tree.crate.has_stories:
+            for number, stories in self._stories().items():
+                reached.setdefault(number, []).extend(stories)
         for tests in reached.values():
-            tests.sort(key=lambda test: test.seconds)
+            tests.sort(key=lambda test: (test.is_story, test.seconds))
+        return reached
+
+    def _stories(self) -> Dict[int, List[Test]]:
+        """Returns the stories in which a server comes to each mutant."""
+        program = self.tree.stories()
+        listed = subprocess.run([program, "--list", "--format", "terse"], check=True, stdout=subprocess.PIPE, text=True)
+        names = [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
+
+        def tell(name: str) -> Tuple[float, Set[int]]:
+            folder = self.tree.path / "target" / "reached" / name
+            folder.mkdir(parents=True)
+            start = time.monotonic()
+            if run(program, [name], {"DSYNC_REACHED_IN": str(folder), "DSYNC_TEST_MODULE": self.module}, None) != 0:
+                print(f"mutants: left out, because it fails without a mutant: {name}", flush=True)
+                return 0.0, set()
+            return time.monotonic() - start, {int(file.name) for file in folder.iterdir()}
+
+        shutil.rmtree(self.tree.path / "target" / "reached", ignore_errors=True)
+        reached: Dict[int, List[Test]] = {}
+        with ThreadPoolExecutor(STORIES_AT_ONCE) as workers:
+            for name, (seconds, numbers) in zip(names, workers.map(tell, names)):
+                for number in numbers:
+                    reached.setdefault(number, []).append(Test(program, name, seconds, True))
         return reached
 
     def play(self, number: int, tests: List[Test], longest: float) -> str:
         """Returns what became of a mutant that these tests reach."""
-        return meet(tests, {"DSYNC_MUTANT": str(number)}, longest)
+        return meet(tests, {"DSYNC_MUTANT": str(number), "DSYNC_TEST_MODULE": self.module}, longest)
 
 
 def meet(tests: List[Test], variables: Dict[str, str], longest: float) -> str:
     """Returns what becomes of a mutant. It is `left` if it survives the tests that take no longer than `longest`."""
-    for program, names, seconds in groups([test for test in tests if test.seconds <= longest]):
-        done = run(program, names, variables, PATIENCE + TIMES * seconds)
+    for group in groups([test for test in tests if test.seconds <= longest]):
+        names, seconds = [test.name for test in group], sum(test.seconds for test in group)
+        # Time passes in a story, so one that fails may do so because the machine is slow.
+        for _ in range(2 if group[0].is_story else 1):
+            at_once = STORIES_AT_ONCE if group[0].is_story else 1
+            done = run(group[0].program, names, variables, PATIENCE + TIMES * seconds, at_once)
+            if done == 0:
+                break
         if done != 0:
             return "endless" if done is None else "caught"
-    return "survived" if not tests or tests[-1].seconds <= longest else "left"
+    return "survived" if all(test.seconds <= longest for test in tests) else "left"
 
 
-def groups(tests: List[Test]) -> Iterator[Tuple[str, List[str], float]]:
-    """Yields tests to run together, with how long they take."""
+def groups(tests: List[Test]) -> Iterator[List[Test]]:
+    """Yields tests of one program, to run together."""
     together: Dict[str, List[Test]] = {}
     for test in tests:
         group = together.setdefault(test.program, [])
         group.append(test)
-        if len(group) == MANY or sum(it.seconds for it in group) >= GROUP:
-            del together[test.program]
-            yield test.program, [it.name for it in group], sum(it.seconds for it in group)
-    for program, group in together.items():
-        yield program, [it.name for it in group], sum(it.seconds for it in group)
+        most = GROUP_OF_STORIES if test.is_story else GROUP
+        if len(group) == MANY or sum(it.seconds for it in group) >= most:
+            yield together.pop(test.program)
+    yield from together.values()
 
 
-def run(program: str, names: List[str], variables: Dict[str, str], limit: float | None) -> int | None:
+def run(
+    program: str, names: List[str], variables: Dict[str, str], limit: float | None, at_once: int = 1
+) -> int | None:
     """Runs tests of a program: all if none is named. Returns its exit status; None if it has taken too long."""
-    threads = "1" if names else str(os.cpu_count())
+    threads = str(at_once if names else os.cpu_count())
     command = ["prlimit", f"--as={MEMORY}", program, "--test-threads", threads, *(["--exact", *names] if names else [])]
     # The tests read files beside their crate.
     home = ROOT / "engine" if "dsync_engine" in program or "model" in Path(program).name else ROOT
@@ -258,7 +322,7 @@ class Alone:
 
     def __init__(self, crate: Crate, tests: Iterable[Test]) -> None:
         self.tree = Tree("alone", crate, "1")
-        self._tests = sorted(tests, key=lambda test: test.seconds)
+        self._tests = sorted(tests, key=lambda test: (test.is_story, test.seconds))
 
     def play(self, mutant: Mutant, longest: float) -> str:
         self.tree.write(mutant.file, alone((ROOT / mutant.file).read_text(), mutant))
@@ -269,8 +333,8 @@ class Alone:
             if errors:
                 return "no program"
             built = {crate_of(program): program for program in programs}
-            tests = [test._replace(program=built[crate_of(test.program)]) for test in self._tests]
-            return meet(tests, {}, longest)
+            tests = [it if it.is_story else it._replace(program=built[crate_of(it.program)]) for it in self._tests]
+            return meet(tests, {"DSYNC_TEST_MODULE": self.tree.module()} if self.tree.crate.has_stories else {}, longest)
         finally:
             self.tree.reset(mutant.file)
 

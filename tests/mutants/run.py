@@ -2,15 +2,15 @@
 """Makes mutants of the engine and of src/commands, and shows which of them the tests catch: `make mutants FILE=part`.
 
 `run.py [--file PART] [--longest SECONDS] [--woven] [--left] [--keep]`. cargo-mutants names the mutants; weave.py and
-programs.py say how they are built and played. Those of src/commands meet the module's unit tests, the others those of
-the engine.
+programs.py say how they are built and played. Those of src/commands meet the module's unit tests and, on the server
+DSYNC_TEST_SERVER, its stories; the others the tests of the engine.
 
     caught      a test fails
     endless     the tests go on for ten times as long as they should
     no program  it does not compile
     survived    no test fails: a test is missing, or explained.toml says why that is right. Those are not played again
     left        not decided: with --longest it has met only the tests that take no longer than that, and with --woven
-                nothing if it must be built alone; no unit test reaches it in src/commands, but the stories on servers
+                nothing if it must be built alone
 
 `--keep` writes each file into record.jsonl beside this one, and its sums into RELIABILITY.md; `--left` goes on with
 what is left by the record, or has survived without an explanation; `--write` writes the sums alone. `--fresh` looks
@@ -97,8 +97,7 @@ def played(crate: str, mutants: List, longest: float, and_alone: bool) -> Iterat
         if mutant.number in woven.wrong:
             return "no program"
         if mutant.number in woven.woven:
-            reaching = tests.get(mutant.number, [])
-            return woven.play(mutant.number, reaching, longest) if reaching or crate == "engine" else "left"
+            return woven.play(mutant.number, tests.get(mutant.number, []), longest)
         return builder.play(mutant, longest) if and_alone else "left"
 
     of_file: Dict[str, List] = {}
