@@ -10,6 +10,7 @@ number of each mutant that they come to.
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import shutil
@@ -151,7 +152,8 @@ class Tree:
 
     def module(self) -> str:
         """Returns the file that servers load."""
-        files = [name for said in self.cargo("build", "--package", "dsync", "--lib") for name in said.get("filenames", [])]
+        built = self.cargo("build", "--package", "dsync", "--lib")
+        files = (name for said in built for name in said.get("filenames", []))
         return next(name for name in files if name.endswith("libdsync.so"))
 
 
@@ -223,7 +225,7 @@ class Woven:
         return texts
 
     def tests(self) -> Dict[int, List[Test]]:
-        """Returns the tests that reach each mutant, the quickest first."""
+        """Returns the tests that reach each mutant."""
         reached: Dict[int, List[Test]] = {}
         for program in self.programs:
             folder = self.tree.path / "target" / "reached"
@@ -239,8 +241,6 @@ class Woven:
         if self.tree.crate.has_stories:
             for number, stories in self._stories().items():
                 reached.setdefault(number, []).extend(stories)
-        for tests in reached.values():
-            tests.sort(key=lambda test: (test.is_story, test.seconds))
         return reached
 
     def _stories(self) -> Dict[int, List[Test]]:
@@ -266,14 +266,22 @@ class Woven:
                     reached.setdefault(number, []).append(Test(program, name, seconds, True))
         return reached
 
-    def play(self, number: int, tests: List[Test], longest: float) -> str:
+    def play(self, mutant: Mutant, tests: List[Test], longest: float) -> str:
         """Returns what became of a mutant that these tests reach."""
-        return meet(tests, {"DSYNC_MUTANT": str(number), "DSYNC_TEST_MODULE": self.module}, longest)
+        variables = {"DSYNC_MUTANT": str(mutant.number), "DSYNC_TEST_MODULE": self.module}
+        return meet(tests, mutant.file, variables, longest)
 
 
-def meet(tests: List[Test], variables: Dict[str, str], longest: float) -> str:
-    """Returns what becomes of a mutant. It is `left` if it survives the tests that take no longer than `longest`."""
-    for group in groups([test for test in tests if test.seconds <= longest]):
+#: How often each test was among those that caught a mutant of a file.
+HAS_CAUGHT: Dict[Tuple[str, str], int] = collections.Counter()
+
+
+def meet(tests: List[Test], file: str, variables: Dict[str, str], longest: float) -> str:
+    """Returns what becomes of a mutant of a file. It is `left` if it survives the tests that take no longer than
+    `longest`. What has caught others of the file comes first, and otherwise what is quicker; stories come last."""
+    meets = [test for test in tests if test.seconds <= longest]
+    meets.sort(key=lambda test: (test.is_story, -HAS_CAUGHT[file, test.name], test.seconds))
+    for group in groups(meets):
         names, seconds = [test.name for test in group], sum(test.seconds for test in group)
         # Time passes in a story, so one that fails may do so because the machine is slow.
         for _ in range(2 if group[0].is_story else 1):
@@ -282,6 +290,7 @@ def meet(tests: List[Test], variables: Dict[str, str], longest: float) -> str:
             if done == 0:
                 break
         if done != 0:
+            HAS_CAUGHT.update((file, name) for name in names)
             return "endless" if done is None else "caught"
     return "survived" if all(test.seconds <= longest for test in tests) else "left"
 
@@ -298,9 +307,7 @@ def groups(tests: List[Test]) -> Iterator[List[Test]]:
     yield from together.values()
 
 
-def run(
-    program: str, names: List[str], variables: Dict[str, str], limit: float | None, at_once: int = 1
-) -> int | None:
+def run(program: str, names: List[str], variables: Dict[str, str], limit: float | None, at_once: int = 1) -> int | None:
     """Runs tests of a program: all if none is named. Returns its exit status; None if it has taken too long."""
     threads = str(at_once if names else os.cpu_count())
     command = ["prlimit", f"--as={MEMORY}", program, "--test-threads", threads, *(["--exact", *names] if names else [])]
@@ -322,7 +329,7 @@ class Alone:
 
     def __init__(self, crate: Crate, tests: Iterable[Test]) -> None:
         self.tree = Tree("alone", crate, "1")
-        self._tests = sorted(tests, key=lambda test: (test.is_story, test.seconds))
+        self._tests = list(tests)
 
     def play(self, mutant: Mutant, longest: float) -> str:
         self.tree.write(mutant.file, alone((ROOT / mutant.file).read_text(), mutant))
@@ -334,7 +341,8 @@ class Alone:
                 return "no program"
             built = {crate_of(program): program for program in programs}
             tests = [it if it.is_story else it._replace(program=built[crate_of(it.program)]) for it in self._tests]
-            return meet(tests, {"DSYNC_TEST_MODULE": self.tree.module()} if self.tree.crate.has_stories else {}, longest)
+            variables = {"DSYNC_TEST_MODULE": self.tree.module()} if self.tree.crate.has_stories else {}
+            return meet(tests, mutant.file, variables, longest)
         finally:
             self.tree.reset(mutant.file)
 

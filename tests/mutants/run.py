@@ -97,7 +97,7 @@ def played(crate: str, mutants: List, longest: float, and_alone: bool) -> Iterat
         if mutant.number in woven.wrong:
             return "no program"
         if mutant.number in woven.woven:
-            return woven.play(mutant.number, tests.get(mutant.number, []), longest)
+            return woven.play(mutant, tests.get(mutant.number, []), longest)
         return builder.play(mutant, longest) if and_alone else "left"
 
     of_file: Dict[str, List] = {}
