@@ -452,6 +452,23 @@ fn kept_places_take_half_of_each_bound() {
 }
 
 /// A request with LIMIT lets the first in line in, and itself: it must be told so, and not keep a place.
+/// A place that is not to be kept needs no room among those that are.
+#[test]
+fn wait_goes_on_from_another_connection_beside_all_kept_places() {
+    let mut world = World::new(Settings {
+        max_waiters_per_key: 4,
+        ..Settings::default()
+    });
+    world.ask(exclusive(0));
+    for token in [1, 2] {
+        let kept = world.ask(exclusive(token).keep(KEEP_MS)).expect("at once");
+        assert_eq!(word(&kept), "waiting");
+    }
+    assert_eq!(world.ask(exclusive(3).block()), None);
+    assert_eq!(world.ask(exclusive(3).conn(5).block()), None);
+    assert_eq!(world.heard(), [(3, "superseded")]);
+}
+
 #[test]
 fn queue_request_granted_in_its_own_call_is_answered_so() {
     let mut world = world();

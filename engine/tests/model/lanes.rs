@@ -220,6 +220,57 @@ fn flood_of_one_lane_leaves_places_to_the_others() {
     }
 }
 
+/// Once lanes are kept, the nameless one would be chosen after one with fewer permits in use.
+#[test]
+fn request_that_waits_for_free_permits_stays_chosen_when_lanes_begin() {
+    let mut world = world();
+    assert_eq!(told(&mut world, permits(0, 1).limit(4)), "granted");
+    assert_eq!(told(&mut world, permits(1, 2).lane(1)), "granted");
+    assert_eq!(told(&mut world, permits(2, 2).block()), "waits");
+    assert_eq!(told(&mut world, waits(3, 2)), "waits", "one is free");
+    assert_eq!(release(&mut world, 1), [(2, "granted"), (3, "granted")]);
+}
+
+/// Only who asks for more than the limit beside the holds of its own lane stands aside.
+#[test]
+fn first_lane_passes_those_before_it_only_if_they_stand_aside() {
+    for (lane, in_use, passes) in [(0, 1, true), (1, 1, false), (0, 2, true)] {
+        let mut world = world();
+        let holds = permits(0, in_use).lane(lane).limit(4);
+        assert_eq!(told(&mut world, holds), "granted");
+        assert_eq!(told(&mut world, permits(1, 4).block()), "waits");
+        let first = if passes { "granted" } else { "waits" };
+        assert_eq!(told(&mut world, waits(2, 2)), first, "{lane} {in_use}");
+    }
+}
+
+/// Another key had lanes, and a small request without one passed a large one that came before it.
+#[test]
+fn request_without_lane_passes_nobody_in_a_queue_without_lanes() {
+    let mut world = world();
+    let other = |token| ask(OTHER, Claim::Permits(1), token).lane(1).limit(1);
+    assert_eq!(told(&mut world, other(10)), "granted");
+    assert_eq!(told(&mut world, other(11).block()), "waits");
+    assert_eq!(told(&mut world, permits(0, 2).limit(3)), "granted");
+    assert_eq!(told(&mut world, permits(1, 3).block()), "waits");
+    assert_eq!(told(&mut world, permits(2, 1).block()), "waits");
+}
+
+/// Who has a place needs no room for another one.
+#[test]
+fn place_in_a_lane_of_a_full_queue_can_be_kept() {
+    let mut world = World::new(Settings {
+        max_waiters_per_key: 2,
+        ..Settings::default()
+    });
+    assert_eq!(told(&mut world, permits(0, 1).limit(1)), "granted");
+    for lane in [1, 2] {
+        assert_eq!(told(&mut world, waits(lane, lane)), "waits");
+    }
+    let kept = permits(1, 1).lane(1).keep(5_000);
+    assert_eq!(told(&mut world, kept), "waiting");
+}
+
 /// A grant was not delivered while others of its lane took all the places that a lane may have.
 #[test]
 fn undelivered_grant_has_no_place_in_a_full_lane() {
