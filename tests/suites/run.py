@@ -50,36 +50,43 @@ class Result(NamedTuple):
 
 
 class Source:
-    """A server's source, built, with or without the module."""
+    """A server's source, built, with or without the module. There are as many copies as units run at the same time,
+    because each removes what it finds of others in its own."""
 
-    def __init__(self, product: str, tree: Path, module: Path) -> None:
-        self.product, self.tree = product, tree
-        self.program = tree / "src" / f"{product}-server"
-        self.real = tree / "src" / f"{product}-server.real"
+    def __init__(self, product: str, home: Path, module: Path) -> None:
+        self.product = product
+        self.trees = [home / "source", *(home / f"source-{nth}" for nth in range(1, AT_ONCE))]
+        name = f"src/{product}-server"
+        self.real = self.trees[0] / f"{name}.real"
         if not self.real.exists():
-            shutil.copy2(self.program, self.real)
+            shutil.copy2(self.trees[0] / name, self.real)
+        for tree in self.trees:
+            if not tree.exists():
+                shutil.copytree(self.trees[0], tree, symlinks=True)
+        self.programs = [tree / name for tree in self.trees]
         self.wrapper = WRAPPER.format(server=self.real, module=module)
 
     def load(self, with_module: bool) -> None:
-        # The program may be in use, so it is replaced, not written to.
-        new = self.program.with_suffix(".new")
-        if with_module:
-            new.write_text(self.wrapper)
-            new.chmod(0o755)
-        else:
-            shutil.copy2(self.real, new)
-        new.replace(self.program)
+        for program in self.programs:
+            # The program may be in use, so it is replaced, not written to.
+            new = program.with_suffix(".new")
+            if with_module:
+                new.write_text(self.wrapper)
+                new.chmod(0o755)
+            else:
+                shutil.copy2(self.real, new)
+            new.replace(program)
 
     def units(self) -> List[str]:
-        tests = self.tree / "tests"
+        tests = self.trees[0] / "tests"
         files = [*(tests / "unit").rglob("*.tcl"), *(tests / "integration").glob("*.tcl")]
         return sorted(str(file.relative_to(tests).with_suffix("")) for file in files)
 
-    def run(self, unit: str, port: int) -> subprocess.CompletedProcess:
+    def run(self, unit: str, nth: int) -> subprocess.CompletedProcess:
         command = ["./runtest", "--single", unit, "--clients", "1", "--timeout", str(LONGEST)]
-        command += ["--baseport", str(port), "--portcount", str(PORTS_EACH)]
+        command += ["--baseport", str(PORTS + nth * PORTS_EACH), "--portcount", str(PORTS_EACH)]
         return subprocess.run(
-            command, cwd=self.tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
+            command, cwd=self.trees[nth], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
         )
 
 
@@ -101,22 +108,22 @@ def main() -> int:
     parser.add_argument("units", nargs="*", help="run only units whose names begin so")
     arguments = parser.parse_args()
     home = arguments.directory.resolve()
-    source = Source(arguments.product, home / "source", arguments.module.resolve())
+    source = Source(arguments.product, home, arguments.module.resolve())
     reasons = expected(arguments.product)
     kept = home / "results"
     kept.touch()
     results = [Result(**json.loads(line)) for line in kept.read_text().splitlines()]
     known = {result.unit for result in results}
     units = [unit for unit in source.units() if unit.startswith(tuple(arguments.units) or "")]
-    ports: Queue = Queue()
+    free: Queue = Queue()
     for nth in range(AT_ONCE):
-        ports.put(PORTS + nth * PORTS_EACH)
+        free.put(nth)
 
     def play(unit: str):
-        port = ports.get()
+        nth = free.get()
         start = time.monotonic()
-        done = source.run(unit, port)
-        ports.put(port)
+        done = source.run(unit, nth)
+        free.put(nth)
         return unit, done, int(time.monotonic() - start)
 
     def keep(unit: str, outcome: str, done: subprocess.CompletedProcess, seconds: int) -> None:
