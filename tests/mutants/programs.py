@@ -11,6 +11,7 @@ number of each mutant that they come to.
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import os
 import shutil
@@ -280,8 +281,9 @@ def meet(tests: List[Test], file: str, variables: Dict[str, str], longest: float
     """Returns what becomes of a mutant of a file. It is `left` if it survives the tests that take no longer than
     `longest`. What has caught others of the file comes first, and otherwise what is quicker; stories come last."""
     meets = [test for test in tests if test.seconds <= longest]
-    meets.sort(key=lambda test: (test.is_story, -HAS_CAUGHT[file, test.name], test.seconds))
-    for group in groups(meets):
+    meets.sort(key=lambda test: (-HAS_CAUGHT[file, test.name], test.seconds))
+    stories = [test for test in meets if test.is_story]
+    for group in itertools.chain(groups(test for test in meets if not test.is_story), groups(stories)):
         names, seconds = [test.name for test in group], sum(test.seconds for test in group)
         # Time passes in a story, so one that fails may do so because the machine is slow.
         for _ in range(2 if group[0].is_story else 1):
@@ -295,7 +297,7 @@ def meet(tests: List[Test], file: str, variables: Dict[str, str], longest: float
     return "survived" if all(test.seconds <= longest for test in tests) else "left"
 
 
-def groups(tests: List[Test]) -> Iterator[List[Test]]:
+def groups(tests: Iterable[Test]) -> Iterator[List[Test]]:
     """Yields tests of one program, to run together."""
     together: Dict[str, List[Test]] = {}
     for test in tests:

@@ -351,6 +351,24 @@ fn del_of_large_semaphore_drops_holds_in_slices() {
     }
 }
 
+#[test]
+fn removed_key_takes_its_holds_and_rests_out_of_the_gauges() {
+    let mut large = LargeServer::new();
+    for client in 0..3 {
+        large.ask(KEY, Claim::Permits(1), client, |request| {
+            request.min_hold = Some(LeaseMs(1_000));
+        });
+    }
+    let release = |visit: &mut Visit<'_>| visit.release(Family::Semaphore, &token(0));
+    let (released, _) = (large.server).call(KEY, Family::Semaphore, large.now, release);
+    assert_eq!(released, Ok(true));
+    assert_eq!((large.holds(), large.server.engine.resting()), (2, 1));
+    large.server.delete(KEY);
+    let id = large.server.let_go.pop().expect("it was held");
+    large.server.engine.freed(id);
+    assert_eq!((large.holds(), large.server.engine.resting()), (0, 0));
+}
+
 /// Holds that rest take no more memory than they did before, and end like leases, some at a time.
 #[test]
 fn ten_thousand_rests_end_in_slices() {
