@@ -279,9 +279,10 @@ HAS_CAUGHT: Dict[Tuple[str, str], int] = collections.Counter()
 
 def meet(tests: List[Test], file: str, variables: Dict[str, str], longest: float) -> str:
     """Returns what becomes of a mutant of a file. It is `left` if it survives the tests that take no longer than
-    `longest`. What has caught others of the file comes first, and otherwise what is quicker; stories come last."""
+    `longest`. What has caught others of the file comes first, then what is quicker; stories come last, and of these the
+    ones of commands first."""
     meets = [test for test in tests if test.seconds <= longest]
-    meets.sort(key=lambda test: (-HAS_CAUGHT[file, test.name], test.seconds))
+    meets.sort(key=lambda it: (-HAS_CAUGHT[file, it.name], not it.name.startswith("commands::"), it.seconds))
     stories = [test for test in meets if test.is_story]
     for group in itertools.chain(groups(test for test in meets if not test.is_story), groups(stories)):
         names, seconds = [test.name for test in group], sum(test.seconds for test in group)
