@@ -347,6 +347,13 @@ mod tests {
             .to_vec()
     }
 
+    /// Every file and every replica must agree on them.
+    #[test]
+    fn last_fence_and_last_moment_are_those_that_can_be_written() {
+        assert_eq!(Fence::MAX, Fence(9_007_199_254_740_991));
+        assert_eq!(UnixMs::MAX, UnixMs(281_474_976_710_655));
+    }
+
     #[test]
     fn token_text_survives_parsing_exactly() {
         let texts: [&[u8]; 8] = [
