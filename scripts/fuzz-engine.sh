@@ -1,6 +1,6 @@
 #!/bin/sh
-# fuzz-engine.sh: gives the engine packed strings and saved states that libFuzzer makes up, SECONDS for each target of
-# engine/fuzz, or for TARGET alone. Fails at the first input that breaks something, which it names.
+# fuzz-engine.sh: gives the engine packed strings and saved states that libFuzzer makes up, and the parser requests, SECONDS
+# for each target of engine/fuzz, or for TARGET alone. Fails at the first input that breaks something, which it names.
 #
 # It needs a nightly compiler, because a stable one cannot report which branches an input takes, nor build with
 # AddressSanitizer; cargo-tool.sh builds cargo-fuzz. The inputs begin with those in
@@ -20,7 +20,7 @@ seconds=${SECONDS:-60}
 work=$PWD/target/fuzz-engine
 mkdir -p "$work"
 python3 engine/fuzz/seeds.py "$work/corpus"
-for target in ${TARGET:-changes saved}; do
+for target in ${TARGET:-changes saved requests}; do
     kept=$PWD/engine/fuzz/corpus/$target.tar.gz
     corpus=$work/corpus/$target
     if [ -f "$kept" ]; then

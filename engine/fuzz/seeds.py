@@ -2,17 +2,22 @@
 """Makes the first inputs of the fuzz targets from the golden files: `seeds.py CORPUS`.
 
 For each key of each AOF there is one input of `changes`, with all that was written for the key; and two of `saved`, for a
-primary and a replica, with the strings of its rewritten state.
+primary and a replica, with the strings of its rewritten state. For each command and each word that the pages of the
+commands name there is one input of `requests`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from pathlib import Path
 from typing import Dict, Iterator, List
 
-GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN, PAGES = ROOT / "tests" / "golden", ROOT / "docs" / "commands"
+#: As many commands as there are at most.
+COMMANDS = 48
 #: At the end of each packed string.
 CHECK_LEN = 4
 FAMILY = 0x7F
@@ -56,6 +61,10 @@ def main() -> None:
                 family = strings[0][1] & FAMILY
                 for choice in (family, family | 4):
                     write(corpus, "saved", bytes([choice]) + joined(strings))
+    grammars = "".join(page.read_text().split("```")[1] for page in PAGES.glob("*.*.md"))
+    for word in sorted(set(re.findall(r"(?<![.\w])[A-Z]+(?![.\w])", grammars))):
+        for number in range(COMMANDS):
+            write(corpus, "requests", b"%ckey token %s 5" % (number, word.encode()))
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ use super::args::Args;
 use super::context::{Ctx, Level};
 use super::guard::{guard, mark_main_thread};
 
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 #[global_allocator]
 static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 #[global_allocator]
 static ALLOCATOR: std::alloc::System = std::alloc::System;
 
