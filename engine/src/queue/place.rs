@@ -224,8 +224,7 @@ impl Place {
     /// Whether the request asks with QUEUE for just what the place is kept for.
     pub fn is_asked_again(&self, request: &Request) -> bool {
         let keep_ms = self.standing.keep().map(|keep| keep.ms);
-        request.wait.is_none()
-            && keep_ms.is_some()
+        keep_ms.is_some()
             && keep_ms == request.keep_ms
             && self.standing.bound == request.bound()
             && (self.claim, self.lease) == (request.claim, request.lease)

@@ -179,8 +179,7 @@ impl<T> Slab<T> {
         let used = chunks.filter(|(_, chunk)| chunk.in_use != 0);
         used.flat_map(move |(c, chunk)| {
             let from = if c == first { first_slot } else { 0 };
-            let slots = (from..CHUNK).filter(|slot| chunk.in_use & 1 << slot != 0);
-            slots.filter_map(move |slot| {
+            (from..CHUNK).filter_map(move |slot| {
                 Some((StateId::at(c, slot)?, chunk.slots.get(slot)?.as_ref()?))
             })
         })

@@ -1,6 +1,9 @@
-//! What the unit tests of the indexes share.
+//! What the unit tests of the indexes share; and how ids are reused.
 
+use crate::state::Body;
+use crate::store::Store;
 use crate::store::slab::StateId;
+use crate::types::{Db, Family};
 
 /// A small random generator, the same in every run.
 pub struct XorShift(pub u64);
@@ -34,4 +37,20 @@ impl XorShift {
 
 pub fn id(raw: u32) -> StateId {
     StateId::from_raw(raw).unwrap()
+}
+
+/// The server may free a value on another thread, long after it was removed.
+#[test]
+fn id_of_a_removed_state_is_reserved_until_it_is_freed() {
+    let mut store = Store::default();
+    let insert = |store: &mut Store| {
+        let id = store.insert(Body::new(Family::Lock), Db(0), b"key");
+        id.expect("there are ids")
+    };
+    let id = insert(&mut store);
+    store.remove(id);
+    assert!(store.get(id).is_none());
+    assert_ne!(insert(&mut store), id);
+    store.free(id);
+    assert_eq!(insert(&mut store), id);
 }

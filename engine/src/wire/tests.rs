@@ -789,3 +789,24 @@ fn change_is_named_by_its_verb_and_fence() {
         assert_eq!(change.to_string(), name);
     }
 }
+
+#[test]
+fn index_is_below_the_largest_limit() {
+    for (index, is_read) in [(MAX_PERMITS - 1, true), (MAX_PERMITS, false)] {
+        let mut grant = grant(Claim::Indexed, b"token", None);
+        if let Change::Grant(grant) = &mut grant {
+            grant.index = Some(index);
+        }
+        let mut packed = Vec::new();
+        pack(&mut packed, Family::Semaphore, false, &[grant]);
+        let unpacked = open(&packed).expect("it has its check");
+        let read: Result<Vec<_>, _> = unpacked.collect();
+        assert_eq!(read.is_ok(), is_read, "{index}");
+    }
+}
+
+/// A state is saved in strings that no reader may refuse for their length.
+#[test]
+fn string_has_room_for_reason_and_result_and_a_quarter_of_a_megabyte() {
+    assert_eq!(MAX_LEN - 2 * MAX_RESULT_LEN, 256 * 1024);
+}

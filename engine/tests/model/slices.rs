@@ -488,6 +488,34 @@ fn flushed_places_stand_before_no_request_during_the_sweep() {
     assert_eq!(large.words(), ["granted"]);
 }
 
+/// A lock whose lease was over came to a name with more kept places of a semaphore than one visit tells of it. They are
+/// saved with the value of their name, so it stays until the last of them is told.
+#[test]
+fn value_stays_until_all_kept_places_of_another_family_are_told() {
+    const OTHER: Name = (0, 1);
+    let mut large = LargeServer::new();
+    large.ask(KEY, Claim::Permits(1), 0, |request| request.limit = Some(1));
+    for client in 1..=200 {
+        large.ask(KEY, Claim::Permits(1), client, |request| {
+            (request.limit, request.keep_ms) = (Some(1), Some(60_000));
+        });
+    }
+    large.ask(OTHER, Claim::Exclusive, 300, |request| {
+        request.lease = LeaseMs(1_000);
+    });
+    large.server.rename(OTHER, KEY);
+    large.pass(1_001);
+    let task = large.server.engine.next_task(large.now, &mut 9);
+    let (task, ..) = task.expect("the name has another value");
+    let perform = |visit: &mut Visit<'_>| visit.perform(task);
+    (large.server).call(KEY, Family::Lock, large.now, perform);
+    let state = large.server.state(KEY).expect("the lock");
+    assert!(state.body.holds().is_empty(), "its lease is over");
+    assert!(!large.server.places(KEY).is_empty(), "more are to be told");
+    large.tick();
+    assert!(large.server.state(KEY).is_none(), "nobody was granted");
+}
+
 /// A wave of waits that ran out would have kept all leases from ending.
 #[test]
 fn tasks_of_each_kind_have_their_turn() {

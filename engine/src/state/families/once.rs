@@ -332,6 +332,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn attempts_and_a_reason_are_kept_each() {
+        let settings = Settings::default();
+        assert_eq!(Once::default().retained_until(&settings), Some(UnixMs(0)));
+        for (attempts, reason) in [(1, None), (0, Some(Reason::Revoked))] {
+            let once = Once {
+                attempts,
+                reason,
+                ..Once::default()
+            };
+            let until = Some(UnixMs(settings.once_keep_ms));
+            assert_eq!(once.retained_until(&settings), until, "{attempts}");
+        }
+    }
+
+    #[test]
     fn token_that_is_displaced_is_counted() {
         let before = Once::default().heap_bytes();
         let token = [b't'; 100];

@@ -276,3 +276,10 @@ fn slab_histories_agree_with_a_map() {
     }
     assert!(stripped, "no chunk was ever given back");
 }
+
+/// Zero and the top bit are marks, so no id may reach them.
+#[test]
+fn last_chunk_has_ids_for_all_its_slots() {
+    assert!(StateId::at(MAX_CHUNKS - 1, CHUNK - 1).is_some());
+    assert!(StateId::at(MAX_CHUNKS, CHUNK - 1).is_none());
+}
