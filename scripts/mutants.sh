@@ -17,7 +17,8 @@ if ! cmp -s "$requirements" "$python/requirements.txt"; then
     "$python/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements"
     cp "$requirements" "$python/requirements.txt"
 fi
-DSYNC_TEST_SERVER="${DSYNC_TEST_SERVER:-$(sh scripts/server.sh redis)}"
+# It has all that the module asks of any server but internal commands.
+DSYNC_TEST_SERVER="${DSYNC_TEST_SERVER:-$(sh scripts/server.sh valkey)}"
 export DSYNC_TEST_SERVER
 exec "$python/bin/python" tests/mutants/run.py --file "${FILE:-}" --longest "${LONGEST:-inf}" \
     ${WOVEN:+--woven} ${LEFT:+--left} ${KEEP:+--keep}
