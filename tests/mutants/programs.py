@@ -195,6 +195,8 @@ class Woven:
         self.programs = self._build()
         self.module = self.tree.module() if crate.has_stories else ""
         self.alone = [mutant for mutant in mutants if mutant.number not in self.woven | self.wrong]
+        #: Those that reach none of these mutants, too: what must be built alone is in constants.
+        self.all_tests: List[Test] = []
 
     def _build(self) -> List[str]:
         left_out: Set[int] = set()
@@ -234,11 +236,14 @@ class Woven:
             folder.mkdir(parents=True)
             done = run(program, [], {"DSYNC_REACHED": str(folder)}, None)
             assert done == 0, f"{program}: the tests fail without a mutant"
-            for file in folder.iterdir():
-                name, seconds, numbers = file.read_text().split(" ", 2)
+            told = (file.read_text().split(" ", 2) for file in folder.iterdir())
+            seen = {name: (float(seconds), numbers) for name, seconds, numbers in told}
+            for name in names_of(program):
+                seconds, numbers = seen.get(name, (0.0, "{}"))
+                self.all_tests.append(Test(program, name, seconds, False))
                 for number in numbers.strip("{}").split(", "):
-                    if number and name not in ("?", "main"):
-                        reached.setdefault(int(number), []).append(Test(program, name, float(seconds), False))
+                    if number:
+                        reached.setdefault(int(number), []).append(self.all_tests[-1])
         if self.tree.crate.has_stories:
             for number, stories in self._stories().items():
                 reached.setdefault(number, []).extend(stories)
@@ -247,8 +252,7 @@ class Woven:
     def _stories(self) -> Dict[int, List[Test]]:
         """Returns the stories in which a server comes to each mutant."""
         program = self.tree.stories()
-        listed = subprocess.run([program, "--list", "--format", "terse"], check=True, stdout=subprocess.PIPE, text=True)
-        names = [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
+        names = names_of(program)
 
         def tell(name: str) -> Tuple[float, Set[int]]:
             folder = self.tree.path / "target" / "reached" / name
@@ -263,8 +267,9 @@ class Woven:
         reached: Dict[int, List[Test]] = {}
         with ThreadPoolExecutor(STORIES_AT_ONCE) as workers:
             for name, (seconds, numbers) in zip(names, workers.map(tell, names)):
+                self.all_tests += [Test(program, name, seconds, True)] if numbers else []
                 for number in numbers:
-                    reached.setdefault(number, []).append(Test(program, name, seconds, True))
+                    reached.setdefault(number, []).append(self.all_tests[-1])
         return reached
 
     def play(self, mutant: Mutant, tests: List[Test], longest: float) -> str:
@@ -328,11 +333,11 @@ def run(program: str, names: List[str], variables: Dict[str, str], limit: float 
 
 
 class Alone:
-    """Builds one mutant at a time. It meets all tests that reach any, because nothing tells which reach this one."""
+    """Builds one mutant at a time. It meets all tests, because nothing tells which reach this one."""
 
-    def __init__(self, crate: Crate, tests: Iterable[Test]) -> None:
+    def __init__(self, crate: Crate, tests: List[Test]) -> None:
         self.tree = Tree("alone", crate, "1")
-        self._tests = list(tests)
+        self._tests = tests
 
     def play(self, mutant: Mutant, longest: float) -> str:
         self.tree.write(mutant.file, alone((ROOT / mutant.file).read_text(), mutant))
@@ -348,6 +353,12 @@ class Alone:
             return meet(tests, mutant.file, variables, longest)
         finally:
             self.tree.reset(mutant.file)
+
+
+def names_of(program: str) -> List[str]:
+    """Returns the names of a program's tests."""
+    listed = subprocess.run([program, "--list", "--format", "terse"], check=True, stdout=subprocess.PIPE, text=True)
+    return [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
 
 
 def crate_of(program: str) -> str:

@@ -89,7 +89,7 @@ def played(crate: str, mutants: List, longest: float, and_alone: bool) -> Iterat
     print(f"mutants: {len(mutants)} of {crate}, {len(woven.alone)} of them to be built alone", flush=True)
     tests = woven.tests()
     print(f"mutants: it is known which tests reach {len(tests)} of them", flush=True)
-    builder = programs.Alone(of_crate, {test for reaching in tests.values() for test in reaching})
+    builder = programs.Alone(of_crate, woven.all_tests)
 
     def play(mutant) -> str:
         if mutant.name in known:
