@@ -339,3 +339,12 @@ fn user_without_dangerous_commands_can_work_and_look_only() {
         }
     }
 }
+
+#[test]
+fn log_tells_where_modules_make_no_categories() {
+    let server = Server::builder().config("loglevel", "debug").start();
+    let is_told = server
+        .log_text()
+        .contains("this server has no ACL categories of dsync's own");
+    assert_eq!(is_told, !has_own_categories(&server));
+}
