@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import Queue
 from typing import Dict, List, NamedTuple
@@ -136,7 +136,8 @@ def main() -> int:
     failed = []
     source.load(True)
     with ThreadPoolExecutor(AT_ONCE) as at_once:
-        for unit, done, seconds in at_once.map(play, [unit for unit in units if unit not in known]):
+        playing = [at_once.submit(play, unit) for unit in units if unit not in known]
+        for unit, done, seconds in (played.result() for played in as_completed(playing)):
             if done.returncode == 0:
                 keep(unit, "passed", done, seconds)
             else:
