@@ -144,3 +144,26 @@ fn queue_is_taken_apart_in_pieces() {
     // Of each a place, its token and its moment; then the queue's name, and the moment of its longest wait.
     assert_eq!(queues.into_pieces().count(), 3 * 5 + 2);
 }
+
+#[test]
+fn queue_ceases_to_keep_lanes_when_no_place_names_one() {
+    let (mut queues, ids) = queues_of(&["key"]);
+    queues.join(ids[0], place(1, Claim::Permits(1), ""));
+    assert!(queues.begin_lanes(ids[0]) && !queues.begin_lanes(ids[0]));
+    queues.join(ids[0], place(2, Claim::Permits(1), "tenant"));
+    assert!(queues.keep_lanes(ids[0]) && queues.keep_any_lanes());
+    queues.leave(ids[0], rank(2));
+    assert!(!queues.keep_lanes(ids[0]) && !queues.keep_any_lanes());
+    assert!(queues.get(ids[0]).expect("a queue").lanes().is_none());
+}
+
+#[test]
+fn server_that_takes_over_sorts_its_lanes() {
+    let (mut queues, ids) = queues_of(&["key"]);
+    queues.join(ids[0], place(1, Claim::Permits(1), "tenant"));
+    let lanes = queues.lanes_of(ids[0], None).expect("lanes");
+    assert!(lanes.sort(&mut 9, |_| InUse::default()));
+    queues.begin_turns();
+    let lanes = queues.lanes_of(ids[0], None).expect("lanes");
+    assert!(!lanes.is_sorted());
+}
