@@ -97,7 +97,7 @@ fn ask(call: &Call<'_>, claim: Claim, has_room: bool) -> CommandResult {
             owner: owner.map(Into::into),
             lane: LaneName::from(parsed.text(Text::Lane).unwrap_or_default()),
             lane_limit: parsed.number_u32(Number::LaneLimit),
-            may_grow: has_room || may_grow(facts),
+            may_grow: has_room || !facts.out_of_memory(),
         };
         visit.acquire(request)
     })?;
@@ -108,12 +108,6 @@ fn ask(call: &Call<'_>, claim: Claim, has_room: bool) -> CommandResult {
     }
     respond(ctx, call.key.bytes(), reply);
     Ok(())
-}
-
-/// Whether there is memory for a new hold or place, by the server's flags. What another server has decided is never
-/// refused.
-fn may_grow(facts: CtxFacts) -> bool {
-    !facts.out_of_memory() || facts.replicated() || facts.loading()
 }
 
 /// How long a request with this BLOCK waits. 0 means without limit, as with BLPOP.
@@ -127,9 +121,8 @@ pub(super) fn wait(block_ms: u64, now: Now) -> MonoUs {
 /// The connection that sent the command, or `NONE` inside Lua and functions, where the server calls the command with a
 /// client of its own, and for calls without a client.
 pub(super) fn client(ctx: Ctx<'_>, facts: CtxFacts) -> ClientId {
-    match ctx.client_id() {
-        _ if facts.in_lua() => ClientId::NONE,
-        u64::MAX => ClientId::NONE,
-        id => ClientId(id),
+    match facts.in_lua() {
+        true => ClientId::NONE,
+        false => ClientId(ctx.client_id()),
     }
 }
