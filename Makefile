@@ -71,7 +71,7 @@ mutants: ## play mutants of the engine and of src/commands: which do the tests c
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
 	@sh scripts/fuzz.sh
 
-fuzz-engine: ## give the engine strings that libFuzzer makes up; needs a nightly compiler (SECONDS=, TARGET=, KEEP=yes)
+fuzz-engine: ## give the engine and the parser what libFuzzer makes up; needs a nightly compiler (SECONDS=, TARGET=, KEEP=)
 	@sh scripts/fuzz-engine.sh
 
 soak: ## the same as fuzz for hours on every server that is there, two rounds at a time (HOURS=, SERVERS=, RECORD=yes)
