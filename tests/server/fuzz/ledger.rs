@@ -368,8 +368,9 @@ impl Ledger {
             here_since: if is_fresh { entry.sent } else { now },
             lane: ask.lane.clone(),
             lease_end: end,
-            // Another request of the token may have brought the MINHOLD of its hold, or none.
-            rests_until: (ask.min_hold_ms.filter(|_| is_fresh))
+            // Another request of the token may have brought the MINHOLD of its hold, or none: of two connections, that
+            // of the later one may have been read first.
+            rests_until: (ask.min_hold_ms.filter(|_| !self.is_repeat(entry)))
                 .map(|ms| lease_end(from, Some(ms.into()))),
             ended_from: None,
             doubted_from: doubtful.then_some(entry.sent),
@@ -427,6 +428,7 @@ impl Ledger {
         is_fresh: bool,
         now: Instant,
     ) {
+        let is_repeat = self.is_repeat(entry);
         let holds = self.holds.entry(slot.clone()).or_default();
         holds.retain(|other| other.taken_until().max(other.known) + KEPT > now);
         let same = holds.iter().position(|other| other.fence == hold.fence);
@@ -481,7 +483,7 @@ impl Ledger {
             let permits = |other: &&KnownHold| u64::from(other.claim.permits());
             let held: u64 = certain.iter().map(permits).sum();
             // Its own LANELIMIT was judged, and no other.
-            if let Some(most) = ask.lane_limit.filter(|_| is_fresh) {
+            if let Some(most) = ask.lane_limit.filter(|_| !is_repeat) {
                 let in_lane = certain.iter().filter(|other| other.lane == hold.lane);
                 let in_use = in_lane.map(permits).sum::<u64>() + permits(&&hold);
                 assert!(
@@ -734,6 +736,23 @@ mod tests {
         ledger.answered(&release, &Reply::Int(1), at(2), at(3));
         let next = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t", at(4));
         ledger.answered(&next, &grant(2), at(4), at(5));
+    }
+
+    /// A request without MINHOLD was sent behind one with it, on another connection, and carried out before it.
+    #[test]
+    fn place_rests_for_certain_only_if_its_token_has_asked_once() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut ledger = Ledger::default();
+        let first = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t MINHOLD 90", at(0));
+        let second = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t", at(1));
+        for request in [first, second] {
+            ledger.answered(&request, &grant(1), at(0), at(2));
+        }
+        let release = sent(&mut ledger, "DLOCK.RELEASE k t", at(3));
+        ledger.answered(&release, &Reply::Int(1), at(3), at(4));
+        let next = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN u", at(5));
+        ledger.answered(&next, &grant(2), at(5), at(6));
     }
 
     #[test]
