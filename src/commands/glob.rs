@@ -134,9 +134,22 @@ impl Class {
     }
 }
 
+/// The naive way: try every number of bytes for a star.
+#[cfg(any(test, fuzzing))]
+pub(super) fn fits_naively(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern, text) {
+        ([], text) => text.is_empty(),
+        ([b'*', rest @ ..], text) => (0..=text.len()).any(|n| fits_naively(rest, &text[n..])),
+        ([first, rest @ ..], [byte, text @ ..]) => {
+            (*first == b'?' || first == byte) && fits_naively(rest, text)
+        }
+        (_, []) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Glob;
+    use super::{Glob, fits_naively};
 
     #[test]
     fn glob_fits_what_keys_would_list() {
@@ -207,18 +220,6 @@ mod tests {
         for long in [vec![b'?'; 1_000], [&[b'?'; 129][..], b"*"].concat()] {
             let fits = Glob::new(&long).fits(&[b'x'; 128]);
             assert!(!fits, "more elements than a text has bytes");
-        }
-    }
-
-    /// The naive way: try every number of bytes for a star.
-    fn fits_naively(pattern: &[u8], text: &[u8]) -> bool {
-        match (pattern, text) {
-            ([], text) => text.is_empty(),
-            ([b'*', rest @ ..], text) => (0..=text.len()).any(|n| fits_naively(rest, &text[n..])),
-            ([first, rest @ ..], [byte, text @ ..]) => {
-                (*first == b'?' || first == byte) && fits_naively(rest, text)
-            }
-            (_, []) => false,
         }
     }
 

@@ -10,7 +10,7 @@ use super::row::{Parsed, Row};
 use super::table::ROWS;
 
 /// The words of a request.
-struct Words<'a>(Vec<&'a [u8]>);
+pub(super) struct Words<'a>(pub(super) Vec<&'a [u8]>);
 
 impl<'a> Words<'a> {
     fn of(words: &[&'a str]) -> Words<'a> {
@@ -29,7 +29,7 @@ impl<'a> Argv<'a> for Words<'a> {
 }
 
 /// The default of each setting that bounds arguments.
-fn bound(bound: BoundSetting) -> u64 {
+pub(super) fn bound(bound: BoundSetting) -> u64 {
     match bound {
         BoundSetting::MaxLeaseMs => 86_400_000,
         BoundSetting::MaxResultBytes => 65_536,

@@ -11,6 +11,7 @@
 #![no_main]
 #![allow(
     dead_code,
+    unused_imports,
     unused_macros,
     reason = "the parser is a part of the module"
 )]
@@ -37,38 +38,21 @@ mod commands {
     mod log;
     mod once;
     mod parse;
+    mod parse_tests;
     mod register;
     mod row;
     mod semaphore;
     mod table;
 
-    use glob::Glob;
-    use grammar::{BoundSetting, IntegerSpec, Kind, Max};
-    use parse::{Argv, parse, possible_secrets};
+    use glob::{Glob, fits_naively};
+    use grammar::{IntegerSpec, Kind, Max};
+    use parse::{parse, possible_secrets};
+    use parse_tests::{Words, bound};
     use row::{Parsed, Row};
     use table::ROWS;
 
     /// The longest word that an error may repeat.
     const MAX_SHOWN: usize = 20;
-
-    struct Words<'a>(Vec<&'a [u8]>);
-
-    impl<'a> Argv<'a> for Words<'a> {
-        fn count(&self) -> usize {
-            self.0.len()
-        }
-
-        fn arg(&self, at: usize) -> Option<&'a [u8]> {
-            self.0.get(at).copied()
-        }
-    }
-
-    fn bound(bound: BoundSetting) -> u64 {
-        match bound {
-            BoundSetting::MaxLeaseMs => 86_400_000,
-            BoundSetting::MaxResultBytes => 65_536,
-        }
-    }
 
     pub fn request(input: &[u8]) {
         let Some((choice, line)) = input.split_first() else {
@@ -142,17 +126,6 @@ mod commands {
         let stars = pattern.iter().filter(|byte| **byte == b'*').count();
         if is_plain && stars < 5 && text.len() < 24 {
             assert_eq!(fits, fits_naively(pattern, text));
-        }
-    }
-
-    fn fits_naively(pattern: &[u8], text: &[u8]) -> bool {
-        match (pattern, text) {
-            ([], text) => text.is_empty(),
-            ([b'*', rest @ ..], text) => (0..=text.len()).any(|n| fits_naively(rest, &text[n..])),
-            ([first, rest @ ..], [byte, text @ ..]) => {
-                (*first == b'?' || first == byte) && fits_naively(rest, text)
-            }
-            (_, []) => false,
         }
     }
 }
