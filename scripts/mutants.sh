@@ -1,5 +1,5 @@
 #!/bin/sh
-# mutants.sh: plays mutants of the files whose names have FILE in them, of all without (tests/mutants/run.py says what that is).
+# mutants.sh: plays mutants of the files whose names have FILE, a regular expression, in them (tests/mutants/run.py says more).
 # LONGEST=seconds leaves out tests that take longer, WOVEN=yes what cannot be in one program. KEEP=yes adds to the record, and
 # LEFT=yes goes on with what it says is left.
 #

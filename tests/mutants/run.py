@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes mutants of the engine and of src/commands, and shows which of them the tests catch: `make mutants FILE=part`.
+"""Makes mutants of the engine and of src/commands, and shows which of them the tests catch: `make mutants FILE=files`.
 
-`run.py [--file PART] [--longest SECONDS] [--woven] [--left] [--keep]`. cargo-mutants names the mutants; weave.py and
+`run.py [--file PATTERN] [--longest SECONDS] [--woven] [--left] [--keep]`. cargo-mutants names the mutants; weave.py and
 programs.py say how they are built and played. Those of src/commands meet the module's unit tests and, on the server
 DSYNC_TEST_SERVER, its stories; the others the tests of the engine.
 
@@ -46,8 +46,8 @@ LEFT_OUT = re.compile(r"invariants|PutOff::has |Store::ephemeral |/tests?(\.rs|/
 KINDS = ("caught", "endless", "no program", "survived", "left")
 
 
-def listed(crate: str, part: str) -> List:
-    """Returns the mutants that cargo-mutants names in the files whose names have this part."""
+def listed(crate: str, files: str) -> List:
+    """Returns the mutants that cargo-mutants names in the files whose names have this pattern in them."""
     from weave import Mutant
 
     command = ["cargo", "mutants", "--list", "--json", "--no-shuffle"]
@@ -57,7 +57,7 @@ def listed(crate: str, part: str) -> List:
     seen: Dict[str, int] = collections.Counter()
     mutants = []
     for told in json.loads(said):
-        if part not in told["file"] or LEFT_OUT.search(told["name"]):
+        if not re.search(files, told["file"]) or LEFT_OUT.search(told["name"]):
             continue
         # A line of code moves; the first, second … of equal names in a file stays that.
         name = re.sub(r"^([^:]*):\d+:\d+:", r"\1:", told["name"])
@@ -176,7 +176,7 @@ def is_fresh() -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--file", default="", help="only files whose names have this part")
+    parser.add_argument("--file", default="", help="only files whose names have this regular expression in them")
     parser.add_argument("--longest", type=float, default=float("inf"), help="leave out tests that take more seconds")
     parser.add_argument("--woven", action="store_true", help="leave those to be built alone")
     parser.add_argument("--left", action="store_true", help="play only what is left of the files of the record")
@@ -192,7 +192,7 @@ def main() -> int:
     sums: Dict[str, int] = collections.Counter()
     for crate, patterns in CODE.items():
         folder = patterns[0].split("*")[0]
-        if asked.file in ("", crate) or any(asked.file in str(path) for path in (ROOT / folder).rglob("*.rs")):
+        if asked.file in ("", crate) or any(re.search(asked.file, str(path)) for path in (ROOT / folder).rglob("*.rs")):
             mutants = listed(crate, asked.file if asked.file != crate else "")
             if asked.left:
                 rows, known = record().values(), explained()
