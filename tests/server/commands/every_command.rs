@@ -20,6 +20,18 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
+/// The kind of key that the summary of a command names, in words; nothing where it needs none.
+fn key_in_words(name: &str) -> &'static str {
+    let (family, verb) = name.split_once('.').expect("a verb");
+    match (family, verb) {
+        ("DLOCK", _) => " a lock",
+        ("DSEM", _) => " a semaphore",
+        ("DWG", _) => " a wait group",
+        ("DONCE", "RENEW" | "CHECK" | "REVOKE" | "PAUSE" | "INFO") => " a work-once key",
+        _ => "",
+    }
+}
+
 /// The flags of the key, and the tips to clients of several servers.
 fn facts(command: &Documented) -> (&'static str, &'static str) {
     let (family, verb) = command.name.split_once('.').expect("a verb");
@@ -52,6 +64,7 @@ fn command_docs_and_info_describe_every_command() {
         }
         let summary = docs.field("summary").as_str();
         assert_eq!(summary.find('.'), Some(summary.len() - 1), "{name}");
+        assert!(summary.contains(key_in_words(name)), "{name}: {summary}");
         let complexity = docs.field("complexity").as_str();
         let is_complete = complexity.starts_with("O(") && complexity.contains(" N the number of ");
         assert!(is_complete, "{name}: {complexity}");
