@@ -1,20 +1,63 @@
-"""Hosts for a fleet (soak.py) that are cut off from each other, with a group behind Sentinels."""
+"""Hosts for a fleet (soak.py) that are cut off from each other: a group behind Sentinels, or a cluster."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 from collections import Counter
-from typing import Any, List, Optional
+from typing import Callable, List, Optional
 
 import redis
 from servers import Proxy, Server, eventually
 
 from hosts import Host
+from slots import Slots
 from topologies import HEALED_WITHIN, Faults, Topology, common, for_a_while, until_followed
 
 
-class Hosts(Topology):
+class OnHosts(Topology):
+    """Servers on hosts, one on each. The drivers reach them as if they were here."""
+
+    hosts: List[Host]
+    ways: List[Proxy]
+    #: Begins the names of faults of its links.
+    whose = ""
+
+    def ports(self) -> List[int]:
+        return [way.port for way in self.ways]
+
+    def close(self) -> None:
+        super().close()
+        for way in self.ways:
+            way.close()
+        for host in self.hosts:
+            host.close()
+
+    def parted(self, primary: Callable[[], Server], chance: random.Random) -> Faults:
+        """The faults of links between hosts. `primary` is the one whose hold may be taken over."""
+
+        def some() -> List[Host]:
+            return chance.sample(self.hosts, chance.randrange(1, len(self.hosts) + 1))
+
+        def part(cuts: List[Callable[[], None]]) -> None:
+            for cut in cuts:
+                cut()
+            for_a_while(chance, 0.3, 8)
+            for host in self.hosts:
+                host.join()
+
+        def split() -> None:
+            # Often the old primary stays with the drivers, and the others promote a new one.
+            others = [host for host in self.hosts if host.address != primary().address]
+            part([host.split_off for host in chance.choice([others, some()])])
+
+        return {
+            f"link: {self.whose}hosts cut off": lambda: part([host.cut_off for host in some()]),
+            f"link: {self.whose}network split": split,
+        }
+
+
+class Hosts(OnHosts):
     """A primary and two replicas on three hosts, with a Sentinel on each: any two of them may promote one.
 
     All holds are confirmed by both replicas: so whoever is promoted knows them, on whichever side of a partition.
@@ -49,16 +92,10 @@ class Hosts(Topology):
     def servers(self) -> List[Server]:
         return self._servers
 
-    def ports(self) -> List[int]:
-        return [way.port for way in self.ways]
-
     def close(self) -> None:
-        for server in (*self._servers, *self.sentinels):
-            server.close()
-        for way in self.ways:
-            way.close()
-        for host in self.hosts:
-            host.close()
+        for sentinel in self.sentinels:
+            sentinel.close()
+        super().close()
 
     def primary(self) -> Server:
         """The one that most Sentinels tell of."""
@@ -83,18 +120,7 @@ class Hosts(Topology):
 
         until_followed(in_order, "a group in order")
 
-    def some(self, chance: random.Random) -> List[Host]:
-        return chance.sample(self.hosts, chance.randrange(1, len(self.hosts) + 1))
-
     def faults(self, chance: random.Random) -> Faults:
-        def cut_off() -> None:
-            self.part([host.cut_off for host in self.some(chance)], chance)
-
-        def split() -> None:
-            # Often the old primary stays with the drivers, and the others promote a new one.
-            others = [host for host in self.hosts if host.address != self.primary().address]
-            self.part([host.split_off for host in chance.choice([others, self.some(chance)])], chance)
-
         def vanished() -> None:
             self.heal()
             old = self.primary()
@@ -108,16 +134,21 @@ class Hosts(Topology):
             # It is a primary, with what was last saved, until a Sentinel has it follow. Promoted before, it stays that.
             self.heal()
 
-        own: Faults = {
-            "link: hosts cut off": cut_off,
-            "link: network split": split,
-            "server: host vanished": vanished,
-        }
-        return {**common([self.primary()], chance), **own}
+        own: Faults = {"server: host vanished": vanished}
+        return {**common([self.primary()], chance), **self.parted(self.primary, chance), **own}
 
-    def part(self, cuts: List[Any], chance: random.Random) -> None:
-        for cut in cuts:
-            cut()
-        for_a_while(chance, 0.3, 8)
-        for host in self.hosts:
-            host.join()
+
+class SlotsOnHosts(OnHosts, Slots):
+    """A cluster of four hosts. The first shard's holds are confirmed by its replica, on whichever side that is."""
+
+    name = "cluster-hosts"
+    whose = "a cluster's "
+    replicas = 1
+
+    def __init__(self) -> None:
+        self.hosts = [Host(number) for number in (1, 2, 3, 4)]
+        super().__init__("--protected-mode", "no", "--repl-timeout", "10", hosts=self.hosts)
+        self.ways = [Proxy(node.port, node.address) for node in self.cluster.nodes]
+
+    def faults(self, chance: random.Random) -> Faults:
+        return {**super().faults(chance), **self.parted(lambda: self.primary, chance)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from typing import Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
 import redis
 from servers import SOON, Cluster, Server, eventually, promote, until_primary
@@ -19,8 +19,8 @@ class Slots(Topology):
 
     name = mode = "cluster"
 
-    def __init__(self) -> None:
-        self.cluster = Cluster("--enable-debug-command", "yes")
+    def __init__(self, *arguments: str, hosts: Sequence[Any] = ()) -> None:
+        self.cluster = Cluster("--enable-debug-command", "yes", *arguments, hosts=hosts)
         self.claims = []
         first, second, third = self.cluster.nodes[:3]
 

@@ -1,7 +1,7 @@
 """Lets a fleet of helpers work under faults, and checks what they say: `soak.py SECONDS SEED [-d DRIVER] [-m MODE]`.
 
-The fleet is three drivers (README.md), of any language, behind one server, a Sentinel group, the same on hosts that
-can be cut off from each other, or a cluster. Its workers take locks, permits and work-once keys, work for a moment,
+The fleet is three drivers (README.md), of any language, behind one server, a Sentinel group, or a cluster, the last two
+also on hosts that can be cut off from each other. Its workers take locks, permits and work-once keys, work for a moment,
 ask their holds whether they are still held, and end them. Meanwhile connections, processes, servers, links, disks and
 clocks fail. What a hold says is a claim: from the answer `held` until the last question that was answered so. Claims
 of a lock never overlap, not over a failover either; those of a semaphore never exceed its limit; later fences are
@@ -31,7 +31,7 @@ from servers import SOON, eventually
 import hosts
 from driver import Answer, Cannot, Driver
 from ledger import LIMIT, Claim, Ledger
-from partitions import Hosts
+from partitions import Hosts, OnHosts, SlotsOnHosts
 from run import drivers
 from slots import Slots
 from topologies import Group, One, Topology, for_a_while
@@ -45,7 +45,7 @@ DRIVERS, WORKERS = 3, 4
 NO_HOLD = {"busy", "lost", "error", "not confirmed", "failed", "given up", "cannot"}
 
 
-TOPOLOGIES: Tuple[Type[Topology], ...] = (One, Group, Slots, Hosts)
+TOPOLOGIES: Tuple[Type[Topology], ...] = (One, Group, Slots, Hosts, SlotsOnHosts)
 
 
 class Member:
@@ -244,13 +244,13 @@ def kind_of(name: Optional[str], chance: random.Random) -> Type[Topology]:
     """Chooses where the fleet works. With hosts that can be cut off the program goes on in a network namespace."""
     kinds = [kind for kind in TOPOLOGIES if name in (None, kind.name)]
     kind = chance.choice(kinds)
-    if kind is not Hosts:
+    if not issubclass(kind, OnHosts):
         return kind
     words = hosts.way()
     if words is not None:
         hosts.enter(words)
         return kind
-    return chance.choice([kind for kind in TOPOLOGIES if kind is not Hosts])
+    return chance.choice([kind for kind in TOPOLOGIES if not issubclass(kind, OnHosts)])
 
 
 @contextlib.contextmanager

@@ -273,12 +273,14 @@ class Watched:
 
 
 class Cluster:
-    """Three primaries, and a replica of the first one."""
+    """Three primaries, and a replica of the first one: here, or each on one of four hosts."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, hosts: Sequence[Any] = ()) -> None:
         options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"]
-        options += arguments
-        self.nodes: List[Server] = [Server(*options, "--appendonly", "no") for _ in range(4)]
+        options += ["--appendonly", "no", *arguments]
+        here: List[Dict[str, Any]] = [{}] * 4
+        places = [{"under": host.entry, "addresses": [host.address]} for host in hosts] or here
+        self.nodes: List[Server] = [Server(*options, **place) for place in places]
         try:
             self._join()
         except BaseException:
@@ -288,7 +290,7 @@ class Cluster:
     def _join(self) -> None:
         first = self.nodes[0].client()
         for node in self.nodes[1:]:
-            first.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
+            first.execute_command("CLUSTER", "MEET", node.address, node.port)
         for index, node in enumerate(self.nodes[:3]):
             slots = range(index * 5_462, min((index + 1) * 5_462, 16_384))
             node.client().execute_command("CLUSTER", "ADDSLOTSRANGE", slots[0], slots[-1])
@@ -371,7 +373,7 @@ class Cluster:
         slot = int(source.client().execute_command("CLUSTER", "KEYSLOT", key))
         target_id = self.id_of(target)
         while keys := source.client().execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
-            source.client().execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
+            source.client().execute_command("MIGRATE", target.address, target.port, "", 0, 5_000, "KEYS", *keys)
         for node in (target, source, *self.nodes):
             with contextlib.suppress(redis.ResponseError):  # Replicas refuse it, and learn it from the others.
                 node.client().execute_command("CLUSTER", "SETSLOT", slot, "NODE", target_id)
