@@ -22,6 +22,8 @@ class OnHosts(Topology):
     ways: List[Proxy]
     #: Begins the names of faults of its links.
     whose = ""
+    #: Seconds that hosts are parted, at most: in half the time somebody is promoted.
+    parted_for = 8.0
 
     def ports(self) -> List[int]:
         return [way.port for way in self.ways]
@@ -42,7 +44,7 @@ class OnHosts(Topology):
         def part(cuts: List[Callable[[], None]]) -> None:
             for cut in cuts:
                 cut()
-            for_a_while(chance, 0.3, 8)
+            for_a_while(chance, 0.3, self.parted_for)
             for host in self.hosts:
                 host.join()
 
@@ -143,6 +145,7 @@ class SlotsOnHosts(OnHosts, Slots):
 
     name = "cluster-hosts"
     whose = "a cluster's "
+    parted_for = 12.0
     replicas = 1
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
 """Lets a fleet of helpers work under faults, and checks what they say: `soak.py SECONDS SEED [-d DRIVER] [-m MODE]`.
 
 The fleet is three drivers (README.md), of any language, behind one server, a Sentinel group, or a cluster, the last two
-also on hosts that can be cut off from each other. Its workers take locks, permits and work-once keys, work for a moment,
-ask their holds whether they are still held, and end them. Meanwhile connections, processes, servers, links, disks and
-clocks fail. What a hold says is a claim: from the answer `held` until the last question that was answered so. Claims
-of a lock never overlap, not over a failover either; those of a semaphore never exceed its limit; later fences are
-higher; finished work is never begun again. When the faults are over each key can be taken again, no server has a
+also on hosts that can be cut off from each other. Its workers take locks, permits and work-once keys, work for a
+moment, ask their holds whether they are still held, and end them. Meanwhile connections, processes, servers, links,
+disks and clocks fail. What a hold says is a claim: from the answer `held` until the last question that was answered so.
+Claims of a lock never overlap, not over a failover either; those of a semaphore never exceed its limit; later fences
+are higher; finished work is never begun again. When the faults are over each key can be taken again, no server has a
 change that it could not apply, and no hold or waiter is left.
 
 The last line counts: `counted: N operations; kind of fault=N; …`. It exits with 1 and says why if a claim was wrong.

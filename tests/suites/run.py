@@ -30,11 +30,13 @@ LONGEST = 1800
 PORTS, PORTS_EACH = 21000, 4000
 
 WRAPPER = """#!/bin/sh
-# Loads the module into the server, unless it is started for something else than to serve, or as a Sentinel, or its
-# configuration loads the module: CONFIG REWRITE writes that there.
+# Loads the module into the server, unless it is started for something else than to serve, or as a Sentinel. Where the
+# test has written the configuration, it is loaded by that: DEBUG RESTART repeats the command line, and CONFIG REWRITE
+# writes there what the command line has loaded.
 case " $* " in *" --sentinel "*) exec '{server}' "$@" ;; esac
 [ -f "${{1:-}}" ] || exec '{server}' "$@"
 grep -qF '{module}' "$1" && exec '{server}' "$@"
+case $1 in *tests/tmp/*) echo 'loadmodule {module}' >>"$1"; exec '{server}' "$@" ;; esac
 exec '{server}' "$@" --loadmodule '{module}'
 """
 
