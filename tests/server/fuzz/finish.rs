@@ -23,6 +23,7 @@ pub fn finish(fleet: &mut Fleet, driver: &mut Driver) {
     assert_all_answered(fleet, driver);
     driver.close_all();
     assert_gauges_at_zero(fleet);
+    fleet.check_footprints();
     fleet.perform(driver, &Step::Load);
     fleet.check_untroubled();
 }

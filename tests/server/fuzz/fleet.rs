@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::driver::Driver;
+use super::footprint::Footprint;
 use super::requests::{DATABASES, NAMES};
 use super::run_view::RunView;
 use super::step::{FuzzRequest, OPERATOR, Step};
@@ -32,6 +33,8 @@ pub struct Fleet {
     _network: Option<Network>,
     has_disks: bool,
     clock: Option<WallClock>,
+    /// Of each server, before anything has happened.
+    footprints: Vec<Footprint>,
 }
 
 /// A server with short retention, and vacant places that are kept long enough to be resumed.
@@ -77,19 +80,21 @@ impl Fleet {
             start(1, with_aof(builder(), "always", "yes")),
             start(2, builder()),
         ];
-        let fleet = Fleet {
+        let mut fleet = Fleet {
             servers,
             primary: 0,
             hosts,
             _network: network,
             has_disks: disk.is_some(),
             clock,
+            footprints: Vec::new(),
         };
         fleet.follow(1, 0);
         // If the replica had no link yet, its own replica would retry only after a second.
         fleet.servers[1].wait_for_sync();
         fleet.follow(2, 1);
         fleet.catch_up();
+        fleet.footprints = fleet.servers().map(Footprint::of).collect();
         fleet
     }
 
@@ -188,6 +193,26 @@ impl Fleet {
                 unapplied, 0,
                 "a replica could not carry out what its primary had done"
             );
+        }
+    }
+
+    /// Asserts that every server has given back the memory and the descriptors that it took. No key may be left.
+    #[track_caller]
+    pub fn check_footprints(&self) {
+        let until = Instant::now() + UNTIL;
+        for (server, start) in self.servers().zip(&self.footprints) {
+            loop {
+                let now = Footprint::of(server);
+                if now.is_back_to(start) {
+                    break;
+                }
+                assert!(
+                    Instant::now() < until,
+                    "{} had {start:?} at the start, and has {now:?}",
+                    server.port()
+                );
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
     }
 

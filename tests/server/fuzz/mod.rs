@@ -21,6 +21,7 @@ mod doubt;
 pub mod driver;
 mod finish;
 mod fleet;
+mod footprint;
 mod gates;
 pub mod history;
 mod judge;

@@ -9,6 +9,7 @@ mod histories_persisted;
 mod idle;
 mod kills;
 pub(crate) mod lapse_wave;
+mod leaks;
 mod lease_clock;
 mod many_lapses;
 mod many_removals;
