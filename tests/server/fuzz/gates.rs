@@ -29,6 +29,17 @@ struct Limit {
     pinned: bool,
     /// `Err` with the number of its unanswered request, or `Ok` with the moment at which that was over.
     state: Result<Instant, u64>,
+    /// When another had certainly replaced it. It counts for requests that were sent before.
+    until: Option<Instant>,
+}
+
+impl Limit {
+    /// Notes that a request which was sent at `sent` and is answered now has replaced it, unless it may have come later.
+    fn replaced(&mut self, sent: Instant, now: Instant) {
+        if self.state.is_ok_and(|over| over < sent) {
+            self.until.get_or_insert(now);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -56,6 +67,7 @@ impl Gates {
             value,
             pinned,
             state: Err(id),
+            until: None,
         });
     }
 
@@ -76,9 +88,8 @@ impl Gates {
             LimitOutcome::Refused => limits.retain(|limit| limit.state != Err(id)),
             // Its own limit has replaced every limit whose request was over when this one was sent.
             LimitOutcome::Granted if own => {
-                limits.retain(|limit| {
-                    limit.pinned || limit.state.is_err() || limit.state >= Ok(sent)
-                });
+                let asked = limits.iter_mut().filter(|limit| !limit.pinned);
+                asked.for_each(|limit| limit.replaced(sent, now));
             }
             LimitOutcome::Granted | LimitOutcome::Unknown => {}
         }
@@ -91,7 +102,8 @@ impl Gates {
             return;
         };
         if done {
-            limits.retain(|limit| !limit.pinned || limit.state.is_err() || limit.state >= Ok(sent));
+            let pinned = limits.iter_mut().filter(|limit| limit.pinned);
+            pinned.for_each(|limit| limit.replaced(sent, now));
         }
         close(limits, id, now);
     }
@@ -124,13 +136,14 @@ impl Gates {
         }
     }
 
-    /// Asserts that the grant to this request fits beside `held` permits that are certainly held. `at_once` says that
-    /// the request did not wait, so that it was judged by its own limit if it brought one.
+    /// Asserts that the grant to this request, sent at `sent`, fits beside `held` permits that are certainly held.
+    /// `at_once` says that the request did not wait, so that it was judged by its own limit if it brought one.
     #[track_caller]
-    pub fn check(&self, slot: &KeyId, ask: &Ask, at_once: bool, held: u64) {
+    pub fn check(&self, slot: &KeyId, ask: &Ask, sent: Instant, at_once: bool, held: u64) {
         let limits = self.limits.get(slot).map_or(&[][..], Vec::as_slice);
         let highest = |pinned: bool| {
             let limits = limits.iter().filter(|limit| limit.pinned || !pinned);
+            let limits = limits.filter(|limit| limit.until.is_none_or(|until| until >= sent));
             limits.map(|limit| limit.value).max()
         };
         let most = match (ask.claim.family(), ask.limit, at_once) {
@@ -156,7 +169,7 @@ fn close(limits: &mut Vec<Limit>, id: u64, now: Instant) {
     merge(limits);
 }
 
-/// Keeps, of the limits whose requests are over, the latest one of each value.
+/// Keeps, of the limits whose requests are over, one of each value, which counts for as long as any of them.
 fn merge(limits: &mut Vec<Limit>) {
     let mut merged: Vec<Limit> = Vec::new();
     for limit in limits.drain(..) {
@@ -166,7 +179,10 @@ fn merge(limits: &mut Vec<Limit>) {
                 && limit.state.is_ok()
         });
         match same {
-            Some(same) => same.state = same.state.max(limit.state),
+            Some(same) => {
+                same.state = same.state.max(limit.state);
+                same.until = same.until.zip(limit.until).map(|(a, b)| a.max(b));
+            }
             None => merged.push(limit),
         }
     }
@@ -183,13 +199,22 @@ fn ask(line: &str) -> Ask {
     }
 }
 
-/// The highest limit that can be in force.
+/// The highest limit that can be in force for a request that is sent now.
 #[cfg(test)]
 fn most(gates: &Gates, slot: &KeyId) -> usize {
+    most_since(
+        gates,
+        slot,
+        Instant::now() + std::time::Duration::from_secs(60),
+    )
+}
+
+#[cfg(test)]
+fn most_since(gates: &Gates, slot: &KeyId, sent: Instant) -> usize {
     let waits = ask("DSEM.ACQUIRE s BLOCK 5");
     (0..9)
         .take_while(|held| {
-            std::panic::catch_unwind(|| gates.check(slot, &waits, false, *held)).is_ok()
+            std::panic::catch_unwind(|| gates.check(slot, &waits, sent, false, *held)).is_ok()
         })
         .count()
 }
@@ -233,4 +258,19 @@ fn pin_that_comes_with_a_value_is_not_replaced_by_what_was_sent_before() {
     assert_eq!(most(&gates, &here), 3);
     gates.pin_answered(&here, 3, at(7), true, at(8));
     assert_eq!(most(&gates, &here), 0);
+}
+
+/// An operator lowers a limit while a request is under way, which the server has granted before that.
+#[test]
+fn limit_counts_for_requests_that_were_sent_before_its_end() {
+    let start = Instant::now();
+    let at = |ms| start + std::time::Duration::from_millis(ms);
+    let slot = (0, "s".to_owned());
+    let mut gates = Gates::default();
+    gates.pinned(&slot, Some(2), 1);
+    gates.pin_answered(&slot, 1, at(0), true, at(1));
+    gates.pinned(&slot, Some(1), 2);
+    gates.pin_answered(&slot, 2, at(3), true, at(4));
+    assert_eq!(most_since(&gates, &slot, at(2)), 2);
+    assert_eq!(most_since(&gates, &slot, at(5)), 1);
 }

@@ -494,7 +494,7 @@ impl Ledger {
             }
             // A repeated request is answered its hold, whatever limit it brings.
             let at_once = is_fresh && (entry.is_try || ask.block_ms.is_none());
-            self.gates.check(&slot, ask, at_once, held);
+            self.gates.check(&slot, ask, entry.sent, at_once, held);
         }
         // A token has at most one hold of a key: the latest.
         let is_over = |older: &KnownHold, newer: &KnownHold| {

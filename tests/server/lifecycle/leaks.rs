@@ -64,8 +64,8 @@ fn descriptors(server: &Server) -> usize {
     open.expect("its descriptors").count()
 }
 
-/// Sends all requests for each number of this round, and returns how many these were. Then parks connections, of which half are closed
-/// while they wait and half are granted.
+/// Sends all requests for each number of this round, and returns how many these were. Then parks connections, of which
+/// half are closed while they wait and half are granted.
 fn play(server: &Server, round: usize) -> usize {
     let mut client = server.connect();
     for request in REQUESTS {
