@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::support::steps::*;
 use crate::support::*;
 
+/// Rounds before the first look.
+const WARM_UP: usize = 3;
 /// Of one round.
 const KEYS: usize = 400;
 const CONNECTIONS: usize = 40;
@@ -55,18 +57,9 @@ const REQUESTS: &[&str] = &[
     "DLOCK.ACQUIRE lock:# EX soon",
 ];
 
-fn memory(server: &Server) -> u64 {
-    server.info_number("memory", "used_memory_dataset")
-}
-
-fn descriptors(server: &Server) -> usize {
-    let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid()));
-    open.expect("its descriptors").count()
-}
-
-/// Sends all requests for each number of this round, and returns how many these were. Then parks connections, of which
-/// half are closed while they wait and half are granted.
-fn play(server: &Server, round: usize) -> usize {
+/// Sends all requests for each number of this round. Then parks connections: half of them are closed while they wait, and
+/// half are granted.
+fn play(server: &Server, round: usize) {
     let mut client = server.connect();
     for request in REQUESTS {
         let replies =
@@ -92,7 +85,6 @@ fn play(server: &Server, round: usize) -> usize {
         let left = left.map(|gauge| server.info_number("dsync", gauge));
         left == [0; 3] && client.ask("DBSIZE") == 0
     });
-    KEYS * REQUESTS.len()
 }
 
 #[test]
@@ -102,18 +94,13 @@ fn requests_and_connections_leave_no_memory_and_no_descriptors() {
         .module_arg(50)
         .start();
     // The end log fills up, and tables grow to what they need.
-    for round in 0..3 {
-        play(&server, round);
-    }
+    (0..WARM_UP).for_each(|round| play(&server, round));
     // A token that has withdrawn is remembered for as long as its place was to be kept.
     std::thread::sleep(2 * KEPT);
-    let start = (memory(&server), descriptors(&server));
-    let mut played = 0;
-    while played < MILLION {
-        played += play(&server, 3 + played);
-    }
+    let start = Footprint::of(&server);
+    let rounds = MILLION.div_ceil(KEYS * REQUESTS.len());
+    (WARM_UP..WARM_UP + rounds).for_each(|round| play(&server, round));
     eventually("memory and descriptors as at the start", SOON, || {
-        let now = (memory(&server), descriptors(&server));
-        now.0 < start.0 + ROOM && now.1 <= start.1
+        Footprint::of(&server).is_back_to(&start, ROOM, 0)
     });
 }

@@ -4,6 +4,7 @@
 //! - `families`: how requests, replies and the stream name them;
 //! - `stream`, `packed`, `data_files`: read what servers replicate and write to files;
 //! - `steps`, `fixtures`, `scripts`: what many tests do;
+//! - `footprint`: what a server has taken from its machine;
 //! - `redis_cli`: shows replies as it does;
 //! - `documents`: what the documents tell users to type;
 //! - `steady`: runs a test again when the machine stood still;
@@ -17,6 +18,7 @@ pub(crate) mod data_files;
 mod documents;
 mod families;
 pub(crate) mod fixtures;
+mod footprint;
 mod harness_works;
 mod hosts_work;
 mod packed;
@@ -34,6 +36,7 @@ pub use dsync_testkit::{
     parse_reply, send,
 };
 pub use families::{Family, InCommands};
+pub use footprint::Footprint;
 pub use packed::{STREAM, packed, sealed};
 pub use redis_cli::shown;
 pub use scripts::busy_for;
