@@ -22,7 +22,7 @@ class OnHosts(Topology):
     ways: List[Proxy]
     #: Begins the names of faults of its links.
     whose = ""
-    #: Seconds that hosts are parted, at most: in half the time somebody is promoted.
+    #: Seconds that hosts are parted, at most: often long enough that a replica is promoted.
     parted_for = 8.0
 
     def ports(self) -> List[int]:

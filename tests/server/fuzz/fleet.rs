@@ -7,7 +7,6 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::driver::Driver;
-use super::footprint::Footprint;
 use super::requests::{DATABASES, NAMES};
 use super::run_view::RunView;
 use super::step::{FuzzRequest, OPERATOR, Step};
@@ -22,6 +21,11 @@ const UNTIL: Duration = Duration::from_secs(40);
 const AT_LEAST: Duration = Duration::from_secs(20);
 /// How long a server stands still that is frozen.
 const FROZEN: Duration = Duration::from_millis(150);
+/// How many bytes more than at the start a server may keep when all is over: the end log, and room for as much as there was
+/// at a time.
+const KEPT_BYTES: u64 = 4 << 20;
+/// The same of descriptors: the connections of replicas change sides.
+const KEPT_DESCRIPTORS: usize = 8;
 /// An address where no server listens.
 const NOWHERE: &str = "127.0.0.1 1";
 
@@ -203,7 +207,7 @@ impl Fleet {
         for (server, start) in self.servers().zip(&self.footprints) {
             loop {
                 let now = Footprint::of(server);
-                if now.is_back_to(start) {
+                if now.is_back_to(start, KEPT_BYTES, KEPT_DESCRIPTORS) {
                     break;
                 }
                 assert!(

@@ -199,7 +199,7 @@ fn ask(line: &str) -> Ask {
     }
 }
 
-/// The highest limit that can be in force for a request that is sent now.
+/// The highest limit that can be in force for a request that is sent after all others.
 #[cfg(test)]
 fn most(gates: &Gates, slot: &KeyId) -> usize {
     most_since(
@@ -273,4 +273,25 @@ fn limit_counts_for_requests_that_were_sent_before_its_end() {
     gates.pin_answered(&slot, 2, at(3), true, at(4));
     assert_eq!(most_since(&gates, &slot, at(2)), 2);
     assert_eq!(most_since(&gates, &slot, at(5)), 1);
+    // A limit that was replaced before does not last until the next one.
+    gates.pinned(&slot, Some(0), 3);
+    gates.pin_answered(&slot, 3, at(6), true, at(7));
+    assert_eq!(most_since(&gates, &slot, at(5)), 1);
+}
+
+#[test]
+fn limit_that_two_keys_had_counts_until_the_later_end() {
+    let start = Instant::now();
+    let at = |ms| start + std::time::Duration::from_millis(ms);
+    let (here, there) = ((0, "s".to_owned()), (1, "s".to_owned()));
+    let mut gates = Gates::default();
+    for (slot, ms) in [(&here, 0), (&there, 10)] {
+        gates.pinned(slot, Some(2), ms);
+        gates.pin_answered(slot, ms, at(ms), true, at(ms + 1));
+        gates.pinned(slot, Some(1), ms + 1);
+        gates.pin_answered(slot, ms + 1, at(ms + 2), true, at(ms + 3));
+    }
+    gates.moved(&there, &here, at(20));
+    assert_eq!(most_since(&gates, &here, at(12)), 2);
+    assert_eq!(most_since(&gates, &here, at(14)), 1);
 }

@@ -21,7 +21,6 @@ mod doubt;
 pub mod driver;
 mod finish;
 mod fleet;
-mod footprint;
 mod gates;
 pub mod history;
 mod judge;
