@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use crate::call;
 use crate::client::Client;
 use crate::eventually::eventually;
-use crate::flavour::Product;
 use crate::nodes_view::NodesView;
 use crate::reply::expect_ok;
 use crate::router::Router;
@@ -222,24 +221,6 @@ impl Cluster {
                 holds(&mut client)
             });
         }
-    }
-
-    /// Whether the server under test has `CLUSTER MIGRATESLOTS`.
-    #[track_caller]
-    pub fn can_migrate_atomically() -> bool {
-        let flavour = Server::builder().without_module().start().flavour();
-        flavour.product == Product::Valkey && flavour.version >= (9, 0, 0)
-    }
-
-    /// Starts `CLUSTER MIGRATESLOTS` of one slot; the nodes do the rest by themselves.
-    #[track_caller]
-    pub fn start_migration(&self, slot: u16, source: usize, target: usize) {
-        let mut client = self.nodes[source].connect();
-        let target = &self.ids[target];
-        let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"].map(str::to_owned);
-        let slots = [slot.to_string(), slot.to_string()];
-        let to = ["NODE".to_owned(), target.clone()];
-        expect_ok(&client.call(&[words.as_slice(), &slots, &to].concat()));
     }
 
     /// `CLUSTER FAILOVER` at a replica, repeated if the replica gives up. Returns when `nodes`, among them the replica

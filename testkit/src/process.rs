@@ -103,3 +103,10 @@ pub fn state(pid: u32) -> io::Result<char> {
         .and_then(|(_, rest)| rest.chars().next());
     state.ok_or_else(|| io::Error::other(format!("no state: {stat:?}")))
 }
+
+/// The processes that the main thread of this one has forked and that have not ended, in the order of their birth.
+pub fn children(pid: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    children.split_whitespace().flat_map(str::parse).collect()
+}

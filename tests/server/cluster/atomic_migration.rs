@@ -1,10 +1,10 @@
-//! Slots that move as a whole: `CLUSTER MIGRATESLOTS`, in Valkey from 9.0 on.
+//! Slots that move as a whole: in Valkey from 9.0 on, in Redis from 8.4 on.
 //!
 //! Holds arrive unchanged, with the changes that are made during the migration. Waiters are redirected to the new node.
 //! The target decides nothing before it owns the slot. Afterwards the source has nothing left; if the migration is
 //! cancelled, it still has everything.
 //!
-//! On servers without this command the tests are skipped.
+//! On other servers the tests are skipped.
 
 use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
@@ -20,7 +20,7 @@ struct MigratingNodes {
 }
 
 impl MigratingNodes {
-    /// Returns `None` on servers without this command.
+    /// Returns `None` on servers that move no slot so.
     fn new() -> Option<MigratingNodes> {
         if !Cluster::can_migrate_atomically() {
             return None;
@@ -43,33 +43,17 @@ impl MigratingNodes {
         format!("{{{}}}{name}", self.tag)
     }
 
-    /// Starts the migration and holds it where the target has every key and receives further changes.
+    /// Starts the migration and holds it where the target receives further changes.
     #[track_caller]
-    fn migrate_and_hold(&self) {
-        self.prevent_end(true);
-        self.cluster.start_migration(self.slot, SOURCE, TARGET);
-        self.wait_for_state("waiting-to-pause");
-    }
-
-    #[track_caller]
-    fn prevent_end(&self, prevent: bool) {
-        let line = format!("DEBUG SLOTMIGRATION PREVENT-PAUSE {}", u8::from(prevent));
-        assert_eq!(self.source().connect().ask(line), "OK");
+    fn hold_migration(&self) -> HeldMigration<'_> {
+        self.cluster.hold_migration(self.slot, SOURCE, TARGET)
     }
 
     /// Lets the migration go on; returns when all nodes know the slot's new owner.
     #[track_caller]
-    fn finish_migration(&self) {
-        self.prevent_end(false);
+    fn finish(&self, migration: HeldMigration) {
+        migration.go_on();
         self.cluster.wait_for_owner(&[0, 1, 2], self.slot, TARGET);
-    }
-
-    #[track_caller]
-    fn wait_for_state(&self, state: &str) {
-        eventually(&format!("a migration that is {state}"), SOON, || {
-            let jobs = self.source().connect().ask("CLUSTER GETSLOTMIGRATIONS");
-            matches!(jobs.as_array(), [job] if *job.field("state") == *state)
-        });
     }
 
     /// Asserts that a node has no key, no hold and no waiter.
@@ -197,7 +181,7 @@ fn changes_during_migration_arrive() {
             fence_of(family, &client.ask(request), "a");
         }
     }
-    nodes.migrate_and_hold();
+    let migration = nodes.hold_migration();
     for family in FAMILIES {
         let renew = format!(
             "{}.RENEW {} a PX 60000",
@@ -223,7 +207,7 @@ fn changes_during_migration_arrive() {
             .collect::<Vec<_>>()
     };
     let before = digests(source);
-    nodes.finish_migration();
+    nodes.finish(migration);
     assert_eq!(digests(target), before);
     assert_eq!(lapses(target), 0);
     let mut router = nodes.cluster.router_from(SOURCE);
@@ -257,7 +241,7 @@ fn target_lapses_nothing_before_it_owns_the_slot() {
         let request = family.acquire(&nodes.key(family.prefix()), "a", &format!("PX {LEASE_MS}"));
         fence_of(family, &client.ask(request), "a");
     }
-    nodes.migrate_and_hold();
+    let migration = nodes.hold_migration();
     let renew =
         |family: Family| format!("{}.RENEW {} a", family.prefix(), nodes.key(family.prefix()));
     let mut lines: Vec<String> = FAMILIES.map(renew).into();
@@ -270,7 +254,7 @@ fn target_lapses_nothing_before_it_owns_the_slot() {
         assert_eq!(renewed, 1, "the lease ran while writes were paused");
     }
     assert_eq!(lapses(target), 0);
-    nodes.finish_migration();
+    nodes.finish(migration);
     assert_eq!((lapses(source), lapses(target)), (0, 0));
     let mut router = nodes.cluster.router_from(TARGET);
     for family in FAMILIES {
@@ -324,9 +308,7 @@ fn cancelled_migration_leaves_everything_at_source() {
             source.waiting(family.acquire(&key, "c", "PX 60000 BLOCK 0")),
         ]);
     }
-    nodes.migrate_and_hold();
-    assert_eq!(client.ask("CLUSTER CANCELSLOTMIGRATIONS"), "OK");
-    nodes.wait_for_state("cancelled");
+    nodes.hold_migration().cancel();
     nodes.assert_empty(TARGET);
     for (family, [by_release, by_timer]) in FAMILIES.into_iter().zip(&mut waiting) {
         let key = nodes.key(family.prefix());
@@ -355,7 +337,8 @@ fn late_target_keeps_attempts_that_source_counted() {
         let setting = format!("CONFIG SET dsync.once-keep-ms {KEPT_MS}");
         assert_eq!(node.connect().ask(setting), "OK");
     }
-    nodes.migrate_and_hold();
+    client.ask(LOCK.acquire(&nodes.key("k"), "h", ""));
+    let migration = nodes.hold_migration();
     target.stop();
     client.ask(format!("DONCE.BEGIN {job} TOKEN a PX 60000"));
     assert_eq!(client.ask(format!("DONCE.FAIL {job} a")), 1);
@@ -365,7 +348,7 @@ fn late_target_keeps_attempts_that_source_counted() {
     // The clock must have passed the time at which a failed attempt is forgotten.
     std::thread::sleep(std::time::Duration::from_millis(2 * KEPT_MS));
     target.cont();
-    nodes.finish_migration();
+    nodes.finish(migration);
     assert_eq!(target.digest(&job), decided);
 }
 
@@ -384,7 +367,7 @@ fn target_rests_while_it_follows_a_place_that_often_changes() {
     fence_of(LOCK, &client.ask(LOCK.acquire(&key, "h", "EX 600")), "h");
     let queue = |px: u64| format!("DLOCK.ACQUIRE {key} PX {px} TOKEN p QUEUE 60000");
     assert_eq!(client.ask(queue(1_000)).as_array()[0], "WAITING");
-    nodes.migrate_and_hold();
+    let migration = nodes.hold_migration();
     let mut watcher = target.connect();
     let mut ticks = || -> u64 {
         let info = watcher.ask("INFO dsync");
@@ -406,7 +389,7 @@ fn target_rests_while_it_follows_a_place_that_often_changes() {
     let busy_ms = cpu_ms(target) - busy_ms;
     assert!(busy_ms <= MAX_CPU_MS, "{busy_ms} ms");
     let before = source.digest(&key);
-    nodes.finish_migration();
+    nodes.finish(migration);
     assert_eq!(target.digest(&key), before);
     let mut router = nodes.cluster.router_from(TARGET);
     assert_eq!(router.ask(LOCK.release(&key, "h")), 1);

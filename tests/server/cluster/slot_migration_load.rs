@@ -136,7 +136,6 @@ fn semaphore_moved_key_by_key_keeps_its_limit() {
 
 #[test]
 fn lock_moved_with_whole_slot_is_never_held_twice() {
-    // Valkey only, from 9.0 on.
     if Cluster::can_migrate_atomically() {
         assert_exclusive_while_slot_moves(LOCK, as_a_whole);
     }

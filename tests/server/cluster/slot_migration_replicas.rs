@@ -84,7 +84,6 @@ fn replicas_follow_slot_moved_key_by_key() {
 
 #[test]
 fn replicas_follow_slot_moved_as_a_whole() {
-    // Valkey only, from 9.0 on.
     if Cluster::can_migrate_atomically() {
         assert_replicas_follow(|cluster, slot| {
             cluster.start_migration(slot, SOURCE, TARGET);

@@ -31,9 +31,9 @@ mod victim;
 
 pub use documents::{Typed, acl_users, blocks, document, typed_lines};
 pub use dsync_testkit::{
-    Argument, Builder, Client, Closed, Cluster, ClusterBuilder, Disk, Flavour, Host, Move, Network,
-    Product, Reply, Router, Sentinels, Server, WallClock, call, eventually, module_path,
-    parse_reply, send,
+    Argument, Builder, Client, Closed, Cluster, ClusterBuilder, Disk, Flavour, HeldMigration, Host,
+    Move, Network, Product, Reply, Router, Sentinels, Server, WallClock, call, eventually,
+    module_path, parse_reply, send,
 };
 pub use families::{Family, InCommands};
 pub use footprint::Footprint;
