@@ -6,6 +6,7 @@ use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, Listener, ServerEvent};
 use super::redis::gil::GilFlag;
+use super::redis::hash_slot::slot;
 use super::shell::SHELL;
 use super::{beside_keys, followed, freed, listeners, loading, parking, tick, waiters};
 use dsync_engine::Beginning;
@@ -48,6 +49,15 @@ impl Listener for Events {
             }
             ServerEvent::SwapDb { first, second } => {
                 SHELL.with(|shell| shell.engine.swapped(Db(first), Db(second)));
+                tick::arm(ctx);
+            }
+            ServerEvent::SlotsTrimmed(slots) => {
+                let is_gone = |name: &[u8]| {
+                    let slot = slot(name);
+                    slots.iter().any(|range| range.contains(&slot))
+                };
+                // A cluster's keys are in database 0.
+                SHELL.with(|shell| shell.engine.trimmed(Db(0), is_gone));
                 tick::arm(ctx);
             }
             ServerEvent::NowPrimary => take_over(ctx, Some(Beginning::Promotion)),

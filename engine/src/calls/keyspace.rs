@@ -88,6 +88,12 @@ impl Engine {
         self.queues.flush(db);
     }
 
+    /// Notes that the server has taken away all keys of the database whose names are among these, and does not tell of
+    /// each: it has trimmed their slots. Their kept places go with the values, which it frees later.
+    pub fn trimmed(&mut self, db: Db, is_gone: impl Fn(&[u8]) -> bool) {
+        self.queues.flush_names(db, is_gone);
+    }
+
     /// Notes that two databases have exchanged their contents. Queues stay with the database numbers.
     pub fn swapped(&mut self, a: Db, b: Db) {
         self.store.spaces.swap(a, b);

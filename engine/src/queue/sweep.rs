@@ -18,6 +18,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::queue::place::Place;
 use crate::queue::queues::{Queues, Sweep};
 use crate::store::leftovers::SMALL;
+use crate::store::spaces::Space;
 use crate::types::{Db, QueueId, Rank};
 
 impl Queues {
@@ -28,6 +29,20 @@ impl Queues {
             self.spaces.flush(db);
         }
         self.set_all_due(db);
+    }
+
+    /// Does with the queues of these names what [`Queues::flush`] does with all queues of the database. Takes a step for
+    /// each queue of the server.
+    pub fn flush_names(&mut self, db: Db, is_flushed: impl Fn(&[u8]) -> bool) {
+        let queues = self.queues.values_mut().filter(|queue| queue.db == db);
+        let mut any = false;
+        for queue in queues.filter(|queue| is_flushed(queue.name.as_bytes())) {
+            queue.space = Space::NOWHERE;
+            any = true;
+        }
+        if any {
+            self.set_all_due(Some(db));
+        }
     }
 
     /// Drops the kept places of this name if they came before the last flush of its database.

@@ -7,8 +7,8 @@ use crate::queue::place::{Parked, Place, Presence};
 use crate::queue::queues::Queues;
 use crate::short_bytes::LaneName;
 use crate::types::{
-    Claim, ClientId, Db, Fence, InUse, LeaseMs, LeaseUs, MonoUs, QueueId, Rank, Token, UnixMs,
-    WaiterId,
+    Claim, ClientId, Db, Family, Fence, InUse, LeaseMs, LeaseUs, MonoUs, QueueId, Rank, Token,
+    UnixMs, WaiterId,
 };
 
 fn rank(number: u64) -> Rank {
@@ -112,6 +112,37 @@ fn flush_has_lanes_sorted_anew() {
     queues.flush(None);
     let lanes = queues.lanes_of(ids[0], None).expect("lanes");
     assert!(!lanes.is_sorted());
+}
+
+#[test]
+fn trimmed_names_lose_their_kept_places() {
+    let (mut queues, ids) = queues_of(&["gone", "stays"]);
+    let elsewhere = queues.find_or_make(Db(1), b"gone");
+    for (number, id) in [(1, ids[0]), (2, ids[0]), (3, ids[1]), (4, elsewhere)] {
+        queues.join(id, place(number, Claim::Exclusive, ""));
+    }
+    queues.flush_names(Db(0), |_| false);
+    assert_eq!(queues.first_due(), None, "nothing has happened");
+    queues.flush_names(Db(0), |name| name == b"gone");
+    assert_eq!(queues.kept(), 2);
+    assert_eq!(queues.waiting(Family::Lock), 2);
+    assert_eq!(queues.find(Db(0), b"gone"), None);
+    for (db, name, number) in [(Db(0), &b"stays"[..], 3), (Db(1), b"gone", 4)] {
+        let queue = queues.find_kept(db, name).expect("a queue");
+        assert!(queue.has(rank(number)));
+    }
+}
+
+/// A request whose client waits on a trimmed place goes on waiting, for the server to redirect it.
+#[test]
+fn client_that_waits_stays_where_places_are_trimmed() {
+    let (mut queues, ids) = queues_of(&["gone"]);
+    queues.join(ids[0], waits(1, Claim::Exclusive, "", false));
+    queues.join(ids[0], place(2, Claim::Exclusive, ""));
+    queues.flush_names(Db(0), |name| name == b"gone");
+    let queue = queues.get(ids[0]).expect("a queue");
+    assert_eq!([1, 2].map(|number| queue.has(rank(number))), [true, false]);
+    assert!(queues.is_due(ids[0]));
 }
 
 /// The key was a semaphore, and is a lock by now: who waits for the lock is in no lane.

@@ -3,7 +3,7 @@
 //! The subscriptions use raw event numbers, because the `redis_module` crate lacks the events for clients, SWAPDB and
 //! the event loop. Redis 7.0 and Valkey have all events that are used here, with the same numbers. Numbers from 18 on
 //! mean different things (Redis 8.4: slot migration and trimming; Valkey: 18 authentication, 19 atomic slot migration),
-//! and key events (17) exist only since 7.2, so none of these is used.
+//! so the one that is used of these, of trimming, is subscribed to on Redis only. Key events (17) exist only since 7.2.
 //!
 //! When Redis 7.0 refuses a module it keeps the subscriptions, whose callbacks are then in an unloaded library. So each
 //! subscription can be taken back.
@@ -12,12 +12,14 @@
 //! it the server builds a context at every SET, DEL and EXPIRE of everybody.
 
 use std::ffi::{CStr, c_void};
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::{ptr, slice};
 
 use redis_module::raw;
 
-use super::api::{is_redis_before, required};
+use super::api::{is_redis_before, is_valkey, required};
 use super::context::Ctx;
 use super::guard::guard;
 
@@ -29,7 +31,7 @@ pub(crate) enum LoadKind {
     Replication,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ServerEvent {
     /// The server's cron ran. It runs `hz` times in a second, by the monotonic clock.
     Cron,
@@ -54,6 +56,9 @@ pub(crate) enum ServerEvent {
         first: i32,
         second: i32,
     },
+    /// Redis takes away all keys of these slots, which another node owns: one by one, or all at once, and then no
+    /// callback of a value tells that it has left its key.
+    SlotsTrimmed(Vec<RangeInclusive<u16>>),
     NowPrimary,
     NowReplica,
     LoadingStarted(LoadKind),
@@ -90,7 +95,17 @@ const IDS: [u64; 10] = [
     raw::REDISMODULE_EVENT_REPLICA_CHANGE,
 ];
 
-/// How many of [`IDS`], from the first on, are subscribed to.
+/// The first Redis that trims slots.
+const TRIMS_SINCE: i32 = 0x0008_0400;
+
+/// The events that this server has of those that are subscribed to at all times.
+fn ids() -> impl Iterator<Item = u64> {
+    let trims = !is_valkey() && !is_redis_before(TRIMS_SINCE);
+    let trimming = trims.then_some(raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION_TRIM);
+    IDS.into_iter().chain(trimming)
+}
+
+/// How many of [`ids`], from the first on, are subscribed to.
 static SUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
 
 type Callback =
@@ -114,7 +129,7 @@ const AWAITED: u8 = 2;
 /// Subscribes to all events. If the server refuses the module afterwards, call [`unsubscribe`].
 pub(crate) fn subscribe<L: Listener>(ctx: Ctx) -> Result<(), String> {
     let callback = *CALLBACK.get_or_init(|| on_event::<L>);
-    for (at, id) in IDS.into_iter().enumerate() {
+    for (at, id) in ids().enumerate() {
         if !set_callback(ctx, id, Some(callback)) {
             return Err(format!("the server refused the subscription to event {id}"));
         }
@@ -128,8 +143,8 @@ pub(crate) fn unsubscribe(ctx: Ctx) {
     stop_watching_turns(ctx);
     // Only those: to unsubscribe from an event without a subscription would subscribe a null callback.
     let count = SUBSCRIBED.swap(0, Relaxed);
-    for id in &IDS[..count] {
-        set_callback(ctx, *id, None);
+    for id in ids().take(count) {
+        set_callback(ctx, id, None);
     }
 }
 
@@ -253,6 +268,14 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
                 second: info.dbnum_second,
             }
         }
+        raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION_TRIM => match subevent {
+            raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_TRIM_STARTED
+            | raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_TRIM_BACKGROUND => {
+                // SAFETY: the server passes a RedisModuleClusterSlotMigrationTrimInfo with this event.
+                ServerEvent::SlotsTrimmed(unsafe { trimmed_slots(data.cast()) })
+            }
+            _ => return None,
+        },
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => match subevent {
             raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => ServerEvent::NowPrimary,
             raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA => ServerEvent::NowReplica,
@@ -294,6 +317,25 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
         _ => return None,
     };
     Some(event)
+}
+
+/// # Safety
+/// `info` must be NULL or a RedisModuleClusterSlotMigrationTrimInfo of the server.
+unsafe fn trimmed_slots(
+    info: *const raw::RedisModuleClusterSlotMigrationTrimInfo,
+) -> Vec<RangeInclusive<u16>> {
+    // SAFETY: the structure has a pointer to an array: the number of ranges, and behind it the ranges (cluster_asm.c,
+    // asmTriggerBackgroundTrim).
+    unsafe {
+        let slots = info.as_ref().map_or(ptr::null_mut(), |info| info.slots);
+        if slots.is_null() {
+            return Vec::new();
+        }
+        let count = usize::try_from((*slots).num_ranges).unwrap_or_default();
+        let ranges = (&raw const (*slots).ranges).cast::<raw::RedisModuleSlotRange>();
+        let ranges = slice::from_raw_parts(ranges, count).iter();
+        ranges.map(|range| range.start..=range.end).collect()
+    }
 }
 
 /// # Safety

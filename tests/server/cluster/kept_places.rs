@@ -143,26 +143,59 @@ fn thirty_clients_on_one_connection_are_served_in_order() {
     }
 }
 
-/// Valkey 9 moves a slot as a whole, and the target follows changes until it owns the slot.
+/// Valkey 9 and Redis 8.4 move a slot as a whole, and the target follows changes until it owns the slot.
 #[test]
 fn kept_places_move_with_a_slot_that_moves_as_a_whole() {
     if !Cluster::can_migrate_atomically() {
         return;
     }
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().with_replicas().start();
     let key = cluster.key_of(PRIMARY, "lock");
     let slot = cluster.slot(&key);
     hold_and_queue(&mut cluster[PRIMARY].connect(), &key);
+    cluster[REPLICA].wait_to_catch_up_with(&cluster[PRIMARY]);
     cluster.start_migration(slot, PRIMARY, TARGET);
     cluster.wait_for_owner(&[0, 1, 2], slot, TARGET);
     expect_old_order(&mut cluster[TARGET].connect(), &key);
-    eventually("no place at the source", SOON, || {
-        cluster[PRIMARY].info_number("dsync", "dsync_waiters") == 0
-    });
+    for node in [PRIMARY, REPLICA] {
+        eventually("no place at the source", SOON, || {
+            cluster[node].info_number("dsync", "dsync_waiters") == 0
+        });
+    }
     for node in [PRIMARY, TARGET] {
         assert_eq!(
             cluster[node].info_number("dsync", "dsync_unapplied_changes"),
             0
         );
     }
+}
+
+/// Redis takes the keys of a slot that has left away without a word about each of them. Their kept places stayed: when the
+/// slot came back, a place stood in line again that had been withdrawn meanwhile, and was granted.
+#[test]
+fn place_that_was_withdrawn_elsewhere_does_not_come_back() {
+    if !Cluster::can_migrate_atomically() {
+        return;
+    }
+    let cluster = Cluster::builder().with_replicas().start();
+    let key = cluster.key_of(PRIMARY, "lock");
+    let slot = cluster.slot(&key);
+    hold_and_queue(&mut cluster[PRIMARY].connect(), &key);
+    cluster[REPLICA].wait_to_catch_up_with(&cluster[PRIMARY]);
+    cluster.start_migration(slot, PRIMARY, TARGET);
+    cluster.wait_for_owner(&[0, 1, 2], slot, TARGET);
+    let withdraw = format!("DLOCK.RELEASE {key} b");
+    assert_eq!(cluster[TARGET].connect().ask(withdraw), 1);
+    cluster.start_migration(slot, TARGET, PRIMARY);
+    cluster.wait_for_owner(&[0, 1, 2], slot, PRIMARY);
+    cluster[REPLICA].wait_to_catch_up_with(&cluster[PRIMARY]);
+    for node in [PRIMARY, REPLICA] {
+        let waiters = cluster[node].info_number("dsync", "dsync_waiters");
+        assert_eq!(waiters, 1, "at node {node}");
+    }
+    let mut client = cluster[PRIMARY].connect();
+    for holder in ["held", "a"] {
+        assert_eq!(client.ask(format!("DLOCK.RELEASE {key} {holder}")), 1);
+    }
+    client.ask(format!("DLOCK.ACQUIRE {key} TOKEN c")).grant();
 }
