@@ -36,7 +36,11 @@ class Slots(Topology):
         self.primary, self.replica = first, self.cluster.replica
         self.slot = int(first.client().execute_command("CLUSTER", "KEYSLOT", self.moving))
         about = first.client().info("server")
-        self.is_atomic = int(str(about.get("valkey_version", "0")).split(".")[0]) >= 9
+        #: Valkey moves slots as a whole from 9.0 on, and Redis from 8.4 on, each with its own commands.
+        self.is_valkey = "valkey_version" in about
+        numbers = about["valkey_version"] if self.is_valkey else about["redis_version"]
+        version = tuple(int(number) for number in str(numbers).split(".")[:2])
+        self.is_atomic = version >= ((9, 0) if self.is_valkey else (8, 4))
 
     def servers(self) -> List[Server]:
         return self.cluster.nodes
@@ -125,13 +129,21 @@ class Slots(Topology):
 
     def migrate(self) -> None:
         """Moves the slot as a whole. The nodes may give that up by themselves."""
-        if self.begin_to_migrate() == "success":
-            _, target = self.ends
-            self.ends.reverse()
-            eventually(lambda: self.cluster.serves(target, self.slot), "the slot at its new node")
+        if self.begin_to_migrate() in ("success", "completed"):
+            self.has_migrated()
+
+    def has_migrated(self) -> None:
+        self.ends.reverse()
+        eventually(lambda: self.cluster.serves(self.ends[0], self.slot), "the slot at its new node")
 
     def cancel(self, chance: random.Random) -> None:
-        """Begins to move the slot as a whole, and cancels that before the target may own it."""
+        """Begins to move the slot as a whole, and cancels that. Valkey does not let the target own it before that."""
+        if not self.is_valkey:
+            # The snapshot rests at each key.
+            with self.config(self.ends[0], "rdb-key-save-delay", chance.randrange(200_000)):
+                if self.begin_to_migrate(lambda: for_a_while(chance, 0, 1)) == "completed":
+                    self.has_migrated()
+            return
         source = self.ends[0].client()
         source.execute_command("DEBUG", "SLOTMIGRATION", "PREVENT-PAUSE", 1)
         try:
@@ -139,21 +151,39 @@ class Slots(Topology):
         finally:
             source.execute_command("DEBUG", "SLOTMIGRATION", "PREVENT-PAUSE", 0)
 
+    @staticmethod
+    @contextlib.contextmanager
+    def config(node: Server, name: str, value: object) -> Iterator[None]:
+        """Sets a setting that is 0 otherwise."""
+        node.client().execute_command("CONFIG", "SET", name, value)
+        try:
+            yield
+        finally:
+            node.client().execute_command("CONFIG", "SET", name, 0)
+
     def begin_to_migrate(self, then_cancel_after: Optional[Callable[[], None]] = None) -> str:
         """Returns how the migration has ended."""
         source, target = self.ends
-        client = source.client(protocol=2, decode_responses=True)
-        to = ("SLOTSRANGE", self.slot, self.slot, "NODE", self.cluster.id_of(target))
-        client.execute_command("CLUSTER", "MIGRATESLOTS", *to)
+        # Valkey's commands are for the source, those of Redis for the target.
+        client = (source if self.is_valkey else target).client(protocol=2, decode_responses=True)
+        if self.is_valkey:
+            to = ("SLOTSRANGE", self.slot, self.slot, "NODE", self.cluster.id_of(target))
+            client.execute_command("CLUSTER", "MIGRATESLOTS", *to)
+            cancel, ask = ("CANCELSLOTMIGRATIONS",), ("GETSLOTMIGRATIONS",)
+        else:
+            task = client.execute_command("CLUSTER", "MIGRATION", "IMPORT", self.slot, self.slot)
+            cancel, ask = ("MIGRATION", "CANCEL", "ID", task), ("MIGRATION", "STATUS", "ID", task)
         if then_cancel_after is not None:
             then_cancel_after()
             with contextlib.suppress(redis.ResponseError):  # It has failed already.
-                client.execute_command("CLUSTER", "CANCELSLOTMIGRATIONS")
+                client.execute_command("CLUSTER", *cancel)
 
         def ends() -> List[str]:
-            jobs = client.execute_command("CLUSTER", "GETSLOTMIGRATIONS")
+            jobs = client.execute_command("CLUSTER", *ask)
             # The newest comes first.
             job = dict(zip(jobs[0][::2], jobs[0][1::2]))
-            return [job["state"]] if job["state"] in ("success", "failed", "cancelled") else []
+            # Redis tries again what has failed.
+            ended = ("success", "failed", "cancelled") if self.is_valkey else ("completed", "canceled")
+            return [job["state"]] if job["state"] in ended else []
 
         return str(eventually(ends, "the end of a migration")[0])
