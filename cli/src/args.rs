@@ -3,6 +3,7 @@
 mod keys;
 mod run;
 mod server;
+mod values;
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::duration;
 pub use keys::{Group, Info, Once, Pause, Resume, Token, Type};
 pub use run::{Confirm, Replicas, Run};
 pub use server::Server;
+use values::interval;
 
 const AFTER: &str = "\
 The server is a Redis or Valkey server that has loaded the dsync module. Its options stand before the subcommand or behind \
@@ -141,29 +143,6 @@ pub struct Top {
     /// How many contended keys to show of each server (1 to 1000)
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub count: u32,
-}
-
-fn owner(text: &str) -> Result<String, String> {
-    match text.len() {
-        0..=128 => Ok(text.into()),
-        more => Err(format!("must have at most 128 bytes, not {more}")),
-    }
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    within(text, Duration::from_millis(100), Duration::from_secs(3600))
-}
-
-fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
-    let time = duration::parse(text)?;
-    if (least..=most).contains(&time) {
-        return Ok(time);
-    }
-    Err(format!(
-        "must be {} to {}",
-        duration::short(least),
-        duration::short(most)
-    ))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, ValueHint};
 
 use super::keys::key;
-use super::{owner, within};
+use super::values::{lane, lease, min_hold, owner};
 use crate::duration;
 
 // `requires` alone would not do: clap waives it where the required option conflicts with a given one, as the keys do.
@@ -190,31 +190,12 @@ pub enum Replicas {
     All,
 }
 
-fn lane(text: &str) -> Result<String, String> {
-    match text.len() {
-        1..=128 => Ok(text.into()),
-        other => Err(format!("must have 1 to 128 bytes, not {other}")),
-    }
-}
-
 fn replicas(text: &str) -> Result<Replicas, String> {
     match text.parse() {
         _ if text == "all" => Ok(Replicas::All),
         Ok(count @ 1..=1_000_000) => Ok(Replicas::Count(count)),
         _ => Err("must be 1 to 1000000, or all".into()),
     }
-}
-
-fn min_hold(text: &str) -> Result<Duration, String> {
-    within(
-        text,
-        Duration::from_millis(1),
-        Duration::from_secs(30 * 86_400),
-    )
-}
-
-fn lease(text: &str) -> Result<Duration, String> {
-    within(text, Duration::from_secs(1), Duration::from_secs(86_400))
 }
 
 #[cfg(test)]
