@@ -1,10 +1,12 @@
 //! Kept places that leave their server or come to it: slots that move, changes that a replica follows, values that are
 //! saved and restored; and thousands of them.
 
+use std::collections::VecDeque;
+
 use crate::fixture::KEY;
 use crate::kept::{KEEP_MS, client_token};
 use crate::long_queues::OneKey;
-use crate::server::{Server, key_bytes};
+use crate::server::{Server, Stored, key_bytes};
 use dsync_engine::LaneName;
 use dsync_engine::answer::{Answer, Refusal};
 use dsync_engine::calls::follow::Unfollowed;
@@ -337,7 +339,7 @@ fn restored_places_come_to_name_without_kept_places() {
         let now = one_key.now;
         let engine = &mut one_key.server.engine;
         let id = engine.adopt(loaded(), Db(KEY.0), &key_bytes(KEY), now);
-        let stored = crate::server::Stored::State(id.expect("fits"));
+        let stored = Stored::State(id.expect("fits"));
         one_key.server.keys.insert(KEY, stored);
         one_key.check();
     };
@@ -397,7 +399,7 @@ fn request_is_told_that_restored_place_of_its_token_is_for_something_else() {
         };
         let engine = &mut one_key.server.engine;
         let id = engine.adopt(loaded, Db(KEY.0), &key_bytes(KEY), now);
-        let stored = crate::server::Stored::State(id.expect("fits"));
+        let stored = Stored::State(id.expect("fits"));
         one_key.server.keys.insert(KEY, stored);
         one_key.check();
         assert_eq!(one_key.places(), places);
@@ -431,7 +433,7 @@ fn restored_place_does_not_come_to_a_rank_that_is_taken() {
         };
         let engine = &mut one_key.server.engine;
         let id = engine.adopt(loaded, Db(KEY.0), &key_bytes(KEY), now);
-        let stored = crate::server::Stored::State(id.expect("fits"));
+        let stored = Stored::State(id.expect("fits"));
         one_key.server.keys.insert(KEY, stored);
         one_key.check();
         assert_eq!(one_key.places(), [], "{is_vacant}");
@@ -654,14 +656,40 @@ fn place_restored_right_after_flush_runs_out() {
     let id = engine
         .adopt(loaded, Db(KEY.0), &key_bytes(KEY), now)
         .expect("fits");
-    one_key
-        .server
-        .keys
-        .insert(KEY, crate::server::Stored::State(id));
+    one_key.server.keys.insert(KEY, Stored::State(id));
     assert_eq!(one_key.places(), places);
     assert!(background_steps(&mut one_key) > 0);
     assert_eq!(one_key.places(), places);
     assert!(matches!(gone, Reply::Queued(_)));
+}
+
+/// Redis took the keys of a slot that had left away all at once, and freed them later. The slot came back, and a place with
+/// it that had been withdrawn meanwhile.
+#[test]
+fn place_of_trimmed_slot_does_not_come_back() {
+    let mut one_key = OneKey::with_places(1..=2);
+    let mut places = one_key.places();
+    let (name, now) = (key_bytes(KEY), one_key.now);
+    let server = &mut one_key.server;
+    let Some(Stored::State(gone)) = server.keys.remove(&KEY) else {
+        panic!("a value of dsync");
+    };
+    server
+        .engine
+        .trimmed(Db(KEY.0), |trimmed| trimmed == &name[..]);
+    assert_eq!(server.engine.waiting(Family::Lock), 0);
+    places.pop();
+    let loaded = Loaded {
+        body: Body::new(Family::Lock),
+        places: places.clone(),
+    };
+    let engine = &mut server.engine;
+    let id = engine.adopt(loaded, Db(KEY.0), &name, now).expect("fits");
+    engine.freed_elsewhere(VecDeque::from([vec![gone]]));
+    server.keys.insert(KEY, Stored::State(id));
+    server.finish_background();
+    one_key.check();
+    assert_eq!(one_key.places(), places);
 }
 
 /// A replica dropped its data, and then loaded its primary's. The places that it loaded for a name were taken for those
@@ -680,7 +708,7 @@ fn places_loaded_after_flush_stay() {
                 places: vec![place.clone()],
             };
             let id = engine.adopt(loaded, Db(KEY.0), &name, now).expect("fits");
-            let stored = crate::server::Stored::State(id);
+            let stored = Stored::State(id);
             one_key.server.keys.insert(KEY, stored);
         } else {
             let changes = [Change::Place(place.clone())];
