@@ -52,7 +52,7 @@ impl Listener for Events {
                 tick::arm(ctx);
             }
             ServerEvent::SlotsTrimmed(slots) => {
-                let is_gone = |name: &[u8]| {
+                let is_gone = move |name: &[u8]| {
                     let slot = slot(name);
                     slots.iter().any(|range| range.contains(&slot))
                 };

@@ -102,9 +102,9 @@ impl HeldMigration<'_> {
     /// Lets the migration go on.
     #[track_caller]
     pub fn go_on(self) {
-        match self.held_by {
-            HeldBy::Debug => prevent_end(&self.cluster.nodes[self.source], false),
-            HeldBy::Snapshot(process) => process::cont(process),
+        // A snapshot goes on when this is dropped.
+        if let HeldBy::Debug = self.held_by {
+            prevent_end(&self.cluster.nodes[self.source], false);
         }
     }
 
@@ -126,6 +126,17 @@ impl HeldMigration<'_> {
                     process::children(source).is_empty()
                 });
             }
+        }
+    }
+}
+
+/// Also where a test fails: a process that is stopped outlives its server.
+impl Drop for HeldMigration<'_> {
+    fn drop(&mut self) {
+        if let HeldBy::Snapshot(process) = self.held_by
+            && matches!(process::state(process), Ok('T'))
+        {
+            process::cont(process);
         }
     }
 }

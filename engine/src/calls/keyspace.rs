@@ -88,9 +88,9 @@ impl Engine {
         self.queues.flush(db);
     }
 
-    /// Notes that the server has taken away all keys of the database whose names are among these, and does not tell of
-    /// each: it has trimmed their slots. Their kept places go with the values, which it frees later.
-    pub fn trimmed(&mut self, db: Db, is_gone: impl Fn(&[u8]) -> bool) {
+    /// Notes that the server has removed all keys with these names, with no callback for each: it has trimmed their
+    /// slots. Kept places go with the values. The server frees the values later.
+    pub fn trimmed(&mut self, db: Db, is_gone: impl Fn(&[u8]) -> bool + Send + 'static) {
         self.queues.flush_names(db, is_gone);
     }
 

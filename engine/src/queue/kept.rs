@@ -109,7 +109,7 @@ impl Queues {
 
     /// Whether the queue has kept places that no flush has dropped.
     fn has_kept(&self, queue: &WaitQueue) -> bool {
-        queue.kept() > 0 && self.spaces.db(queue.space).is_some()
+        queue.kept() > 0 && !self.is_flushed(queue)
     }
 
     /// Returns the bytes that the kept places of a name take.

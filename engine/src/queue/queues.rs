@@ -53,6 +53,8 @@ pub struct Queues {
     pub(super) due: Timetable<QueueId, u64>,
     /// The running sweeps, by database; `None` is the sweep over all databases.
     pub(super) sweeps: BTreeMap<Option<Db>, Sweep>,
+    /// The names whose kept places are gone, until the sweeps have come to all queues.
+    pub(super) flushed_names: Vec<FlushedNames>,
     pub(super) places: u64,
     /// The number of kept places among `places`.
     pub(super) kept: u64,
@@ -71,11 +73,24 @@ pub struct Queues {
     pub(super) dropped: Leftovers<(QueueId, Piece)>,
 }
 
+/// Tells whether a name is among some.
+type Names = Box<dyn Fn(&[u8]) -> bool + Send>;
+
+/// Names of a database that were flushed.
+pub(super) struct FlushedNames {
+    pub(super) db: Db,
+    /// Drawn as queues' numbers are. A queue whose kept places came later lost none.
+    pub(super) number: u64,
+    pub(super) names: Names,
+}
+
 /// A walk over all queues in the order of their numbers.
 #[derive(Default)]
 pub(super) struct Sweep {
     /// The queue that was looked at last.
     pub(super) after: Option<QueueId>,
+    /// Only queues that were flushed become due.
+    pub(super) of_flushed: bool,
     /// A sweep was asked for during this one: begin again from the start at the end.
     pub(super) again: bool,
 }
@@ -113,7 +128,8 @@ impl Queues {
         let name = KeyName::from(name);
         self.by_key.entry(db).or_default().insert(name.clone(), id);
         let space = self.spaces.of(db);
-        self.queues.insert(id, WaitQueue::new(db, name, space));
+        self.queues
+            .insert(id, WaitQueue::new(db, name, space, id.0));
         id
     }
 
@@ -291,6 +307,16 @@ impl Queues {
     /// are no waiters.
     pub fn waiting(&self, family: Family) -> u64 {
         self.waiting[family as usize]
+    }
+
+    /// Whether the kept places of the queue came before a flush of its database or of its name.
+    pub(super) fn is_flushed(&self, queue: &WaitQueue) -> bool {
+        let is_named = |flushed: &FlushedNames| {
+            flushed.number > queue.kept_from
+                && flushed.db == queue.db
+                && (flushed.names)(queue.name.as_bytes())
+        };
+        self.spaces.db(queue.space).is_none() || self.flushed_names.iter().any(is_named)
     }
 
     /// Whether any queue keeps lanes.

@@ -11,14 +11,14 @@
 //! new spaces. A queue with an older space has kept places that count for nothing. When the sweep after the flush comes
 //! to the queue, or a request for its name before that, they leave the queue and all numbers in one step, and are taken
 //! apart in slices later. Rejected: to remove the places from their queue in slices. A request that comes meanwhile would
-//! have to step over them.
+//! have to step over them. A flush of single names is noted until the sweep is over, and the queues are asked for their
+//! names then, not at once.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::queue::place::Place;
-use crate::queue::queues::{Queues, Sweep};
+use crate::queue::queues::{FlushedNames, Queues, Sweep};
 use crate::store::leftovers::SMALL;
-use crate::store::spaces::Space;
 use crate::types::{Db, QueueId, Rank};
 
 impl Queues {
@@ -31,18 +31,15 @@ impl Queues {
         self.set_all_due(db);
     }
 
-    /// Does with the queues of these names what [`Queues::flush`] does with all queues of the database. Takes a step for
-    /// each queue of the server.
-    pub fn flush_names(&mut self, db: Db, is_flushed: impl Fn(&[u8]) -> bool) {
-        let queues = self.queues.values_mut().filter(|queue| queue.db == db);
-        let mut any = false;
-        for queue in queues.filter(|queue| is_flushed(queue.name.as_bytes())) {
-            queue.space = Space::NOWHERE;
-            any = true;
+    /// Does with the queues of these names what [`Queues::flush`] does with all queues of the database. All others are only
+    /// looked at.
+    pub fn flush_names(&mut self, db: Db, names: impl Fn(&[u8]) -> bool + Send + 'static) {
+        if self.queues.is_empty() {
+            return;
         }
-        if any {
-            self.set_all_due(Some(db));
-        }
+        let (number, names) = (self.number(), Box::new(names));
+        self.flushed_names.push(FlushedNames { db, number, names });
+        self.begin_sweep(Some(db), true);
     }
 
     /// Drops the kept places of this name if they came before the last flush of its database.
@@ -57,9 +54,21 @@ impl Queues {
     /// Makes all queues of the database, or of all databases, due: at once if they are few, otherwise as
     /// [`Queues::sweep`] comes to them.
     pub fn set_all_due(&mut self, db: Option<Db>) {
+        self.begin_sweep(db, false);
+    }
+
+    /// Begins a sweep, in which only flushed queues become due if `of_flushed` says so.
+    fn begin_sweep(&mut self, db: Option<Db>, of_flushed: bool) {
         if !self.queues.is_empty() {
-            let sweep = self.sweeps.entry(db);
-            sweep.and_modify(|sweep| sweep.again = true).or_default();
+            let begun = Sweep {
+                of_flushed,
+                ..Sweep::default()
+            };
+            let sweep = self.sweeps.entry(db).and_modify(|sweep| {
+                sweep.again = true;
+                sweep.of_flushed &= of_flushed;
+            });
+            sweep.or_insert(begun);
         }
         if self.queues.len() <= SMALL {
             self.sweep(&mut { 2 * SMALL as u32 });
@@ -73,19 +82,29 @@ impl Queues {
         {
             *budget -= 1;
             let (db, sweep) = (*entry.key(), entry.get_mut());
+            let of_flushed = sweep.of_flushed;
             let rest = (sweep.after.map_or(Unbounded, Excluded), Unbounded);
             match self.queues.range(rest).next() {
                 Some((id, queue)) => {
                     let id = *id;
                     sweep.after = Some(id);
-                    if db.is_none_or(|db| queue.db == db) {
+                    if db.is_none_or(|db| queue.db == db) && (!of_flushed || self.is_flushed(queue))
+                    {
                         self.set_due(id);
                         self.drop_flushed(id);
                     }
                 }
-                None if sweep.again => *sweep = Sweep::default(),
+                None if sweep.again => {
+                    *sweep = Sweep {
+                        of_flushed,
+                        ..Sweep::default()
+                    };
+                }
                 None => drop(entry.remove()),
             }
+        }
+        if self.sweeps.is_empty() {
+            self.flushed_names.clear();
         }
     }
 
@@ -97,11 +116,14 @@ impl Queues {
     /// waits on such a place go on waiting. Drops the queue if nothing else is in it. The places are taken apart later,
     /// see [`Queues::take_apart`].
     pub fn drop_flushed(&mut self, id: QueueId) {
-        let queue = self.queues.get_mut(&id);
-        let Some(queue) = queue.filter(|queue| self.spaces.db(queue.space).is_none()) else {
+        if !self.get(id).is_some_and(|queue| self.is_flushed(queue)) {
+            return;
+        }
+        let Some(queue) = self.queues.get_mut(&id) else {
             return;
         };
         queue.space = self.spaces.of(queue.db);
+        queue.kept_from = self.last_number;
         queue.lanes.sort_anew();
         let (kept, before) = (queue.kept(), queue.by_family());
         if kept == 0 {

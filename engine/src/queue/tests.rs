@@ -133,6 +133,45 @@ fn trimmed_names_lose_their_kept_places() {
     }
 }
 
+/// The flush asks no queue for its name at once. What is kept under such a name afterwards stays.
+#[test]
+fn many_names_are_flushed_in_slices() {
+    const MANY: u64 = 200;
+    let mut queues = Queues::default();
+    let name = |number: u64| format!("{} {number}", ["stays", "gone"][number as usize % 2]);
+    let keep = |queues: &mut Queues, number: u64| {
+        let id = queues.find_or_make(Db(0), name(number).as_bytes());
+        queues.join(id, place(number, Claim::Exclusive, ""));
+    };
+    (1..=MANY).for_each(|number| keep(&mut queues, number));
+    queues.flush_names(Db(0), |name| name.starts_with(b"gone"));
+    assert_eq!(queues.kept(), MANY, "not yet");
+    assert_eq!(queues.with_kept().count() as u64, MANY / 2);
+    for number in [1, MANY - 1] {
+        assert!(queues.find_kept(Db(0), name(number).as_bytes()).is_none());
+        queues.note_flush(Db(0), name(number).as_bytes());
+        keep(&mut queues, number);
+        assert!(queues.find_kept(Db(0), name(number).as_bytes()).is_some());
+    }
+    let mut slices = 0;
+    while queues.is_sweeping() {
+        queues.sweep(&mut { 10 });
+        slices += 1;
+    }
+    assert!(slices >= MANY / 2 / 10, "{slices} slices");
+    assert_eq!(queues.kept(), MANY / 2 + 2);
+    assert!(queues.flushed_names.is_empty());
+    queues.flush_names(Db(0), |_| true);
+    assert!(queues.is_sweeping());
+}
+
+#[test]
+fn flush_of_names_without_queues_leaves_nothing_to_do() {
+    let mut queues = Queues::default();
+    queues.flush_names(Db(0), |_| true);
+    assert!(queues.flushed_names.is_empty() && !queues.is_sweeping());
+}
+
 /// A request whose client waits on a trimmed place goes on waiting, for the server to redirect it.
 #[test]
 fn client_that_waits_stays_where_places_are_trimmed() {

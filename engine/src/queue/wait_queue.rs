@@ -45,6 +45,8 @@ pub struct WaitQueue {
     /// The contents of the database with which the kept places came. If the database was flushed since, they count for
     /// nothing: see [`super::sweep`].
     pub(super) space: Space,
+    /// A flush of names that has a greater number than this came after the kept places: see [`super::sweep`].
+    pub(super) kept_from: u64,
     /// The moment under which the queue is in `Queues::by_since`; `None` if it has no waiters.
     pub(super) since: Option<MonoUs>,
     /// How many of its lanes are counted in `Queues::lanes`; `None` if it keeps none.
@@ -93,12 +95,13 @@ impl Left {
 pub type Piece = Option<(LeaseUs, Rank)>;
 
 impl WaitQueue {
-    pub(super) fn new(db: Db, name: KeyName, space: Space) -> WaitQueue {
+    pub(super) fn new(db: Db, name: KeyName, space: Space, number: u64) -> WaitQueue {
         WaitQueue {
             db,
             name,
             holder: None,
             space,
+            kept_from: number,
             since: None,
             lanes_before: None,
             line: BTreeMap::new(),

@@ -663,8 +663,8 @@ fn place_restored_right_after_flush_runs_out() {
     assert!(matches!(gone, Reply::Queued(_)));
 }
 
-/// Redis took the keys of a slot that had left away all at once, and freed them later. The slot came back, and a place with
-/// it that had been withdrawn meanwhile.
+/// A slot had left, and Redis removed all its keys at once. When the slot came back, a place that had been withdrawn
+/// meanwhile came back, too.
 #[test]
 fn place_of_trimmed_slot_does_not_come_back() {
     let mut one_key = OneKey::with_places(1..=2);
@@ -674,9 +674,10 @@ fn place_of_trimmed_slot_does_not_come_back() {
     let Some(Stored::State(gone)) = server.keys.remove(&KEY) else {
         panic!("a value of dsync");
     };
+    let key = name.to_vec();
     server
         .engine
-        .trimmed(Db(KEY.0), |trimmed| trimmed == &name[..]);
+        .trimmed(Db(KEY.0), move |trimmed| trimmed == key);
     assert_eq!(server.engine.waiting(Family::Lock), 0);
     places.pop();
     let loaded = Loaded {

@@ -3,7 +3,7 @@
 //! The subscriptions use raw event numbers, because the `redis_module` crate lacks the events for clients, SWAPDB and
 //! the event loop. Redis 7.0 and Valkey have all events that are used here, with the same numbers. Numbers from 18 on
 //! mean different things (Redis 8.4: slot migration and trimming; Valkey: 18 authentication, 19 atomic slot migration),
-//! so the one that is used of these, of trimming, is subscribed to on Redis only. Key events (17) exist only since 7.2.
+//! and of these only trimming is used, on Redis. Key events (17) exist only since 7.2.
 //!
 //! When Redis 7.0 refuses a module it keeps the subscriptions, whose callbacks are then in an unloaded library. So each
 //! subscription can be taken back.
@@ -56,8 +56,8 @@ pub(crate) enum ServerEvent {
         first: i32,
         second: i32,
     },
-    /// Redis takes away all keys of these slots, which another node owns: one by one, or all at once, and then no
-    /// callback of a value tells that it has left its key.
+    /// Redis removes all keys of these slots, which another node owns: one by one, or all at once. If at once, no callback
+    /// says that a value has left its key.
     SlotsTrimmed(Vec<RangeInclusive<u16>>),
     NowPrimary,
     NowReplica,

@@ -20,7 +20,7 @@ struct MigratingNodes {
 }
 
 impl MigratingNodes {
-    /// Returns `None` on servers that move no slot so.
+    /// Returns `None` on servers that cannot do that.
     fn new() -> Option<MigratingNodes> {
         if !Cluster::can_migrate_atomically() {
             return None;

@@ -144,7 +144,7 @@ fn thirty_clients_on_one_connection_are_served_in_order() {
 }
 
 /// A cluster in which the slot of a key with two kept places has moved to the target as a whole. `None` on servers that
-/// move no slot so.
+/// cannot do that.
 #[track_caller]
 fn migrated() -> Option<(Cluster, String)> {
     if !Cluster::can_migrate_atomically() {
@@ -180,8 +180,8 @@ fn kept_places_move_with_a_slot_that_moves_as_a_whole() {
     }
 }
 
-/// Redis takes the keys of a slot that has left away without a word about each of them. Their kept places stayed: when the
-/// slot came back, a place stood in line again that had been withdrawn meanwhile, and was granted.
+/// When a slot has left, Redis removes all its keys in one step, and tells the module nothing of each. Their kept places
+/// stayed. So when the slot came back, a place that had been withdrawn meanwhile stood in line again, and was granted.
 #[test]
 fn place_that_was_withdrawn_elsewhere_does_not_come_back() {
     let Some((cluster, key)) = migrated() else {
