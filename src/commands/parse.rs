@@ -67,7 +67,7 @@ pub(super) fn parse<'a>(
     // One bit for each option that the request has given so far.
     let mut given = 0_u32;
     while let Some(word) = argv.arg(at) {
-        let (nth, arg) = find_option(options, word).ok_or_else(|| unknown_option(word))?;
+        let (nth, arg) = find_option(options, word).ok_or_else(|| unknown_option(options, word))?;
         if given & (1 << nth) != 0 {
             return Err(given_twice(&options[nth]));
         }
@@ -109,7 +109,7 @@ impl<'a> Parsed<'a> {
         if let Some(value_only) = alternatives.iter().find(|arg| arg.word.is_none()) {
             return self.take(value_only, value, at, bound);
         }
-        Err(unknown_option(value))
+        Err(unknown_option(alternatives, value))
     }
 
     /// Stores one value if it is within its bounds. `at` is its position in the request.
@@ -247,8 +247,10 @@ pub(super) fn wrong_arity(row: &Row) -> String {
 }
 
 #[cold]
-fn unknown_option(word: &[u8]) -> String {
-    format!("ERR syntax error: '{}' is not an option here", shown(word))
+fn unknown_option(options: &[Arg], word: &[u8]) -> String {
+    let words: Vec<_> = options.iter().flat_map(Arg::words).collect();
+    let (word, words) = (shown(word), words.join(", "));
+    format!("ERR syntax error: '{word}' is not an option here; the options are {words}")
 }
 
 #[cold]

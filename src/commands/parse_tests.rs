@@ -215,7 +215,8 @@ fn unknown_repeated_or_incomplete_option_is_named() {
             let error = format!("ERR syntax error: {error}");
             assert_eq!(refused(&[&bare[..], &rest.concat()].concat()), error);
         };
-        let own: BTreeSet<_> = options.iter().flat_map(Arg::words).collect();
+        let all: Vec<_> = options.iter().flat_map(Arg::words).collect();
+        let (own, all): (BTreeSet<_>, _) = (all.iter().copied().collect(), all.join(", "));
         for option in options {
             let names = option.words().join(", ");
             let name = match names.rsplit_once(", ") {
@@ -225,7 +226,7 @@ fn unknown_repeated_or_incomplete_option_is_named() {
             for way in &ways(option) {
                 for word in known.difference(&own) {
                     let shown = word.as_bytes().escape_ascii();
-                    let error = format!("'{shown}' is not an option here");
+                    let error = format!("'{shown}' is not an option here; the options are {all}");
                     expect(&[&[*word]], error.clone());
                     expect(&[way, &[*word]], error.clone());
                     expect(&[way, &[*word, "5"]], error);
@@ -332,10 +333,10 @@ fn parser_reports_the_first_mistake_from_the_left() {
         ("DLOCK.ACQUIRE", "wrong number of arguments for 'DLOCK.ACQUIRE' command"),
         ("DLOCK.RELEASE k t x", "wrong number of arguments for 'DLOCK.RELEASE' command"),
         ("DLOCK.RENEW k t EX 0 WHAT", "EX is an integer of 1 to 86400 seconds (dsync.max-lease-ms), not '0'"),
-        ("DLOCK.RENEW k t WHAT EX 0", "syntax error: 'WHAT' is not an option here"),
+        ("DLOCK.RENEW k t WHAT EX 0", "syntax error: 'WHAT' is not an option here; the options are EX, PX"),
         ("DLOCK.RENEW k t EX 5 PX", "syntax error: EX or PX is given twice"),
         ("DONCE.DONE k t EX 5 RESULT r PERSIST", "syntax error: EX, PX or PERSIST is given twice"),
-        ("DONCE.DONE k t PERSIST 5", "syntax error: '5' is not an option here"),
+        ("DONCE.DONE k t PERSIST 5", "syntax error: '5' is not an option here; the options are RESULT, EX, PX, PERSIST"),
         ("DLOCK.ACQUIRE k BLOCK", "syntax error: BLOCK has no value"),
         ("DLOCK.ACQUIRE k PX 0", "PX is an integer of 1 to 86400000 milliseconds (dsync.max-lease-ms), not '0'"),
         ("DLOCK.ACQUIRE k BLOCK -1", "BLOCK is an integer of 0 to 9007199254740991 milliseconds, not '-1'"),
