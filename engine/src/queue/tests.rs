@@ -133,18 +133,34 @@ fn trimmed_names_lose_their_kept_places() {
     }
 }
 
+/// More queues than are swept at once.
+const MANY: u64 = 200;
+
+/// Returns queues with a kept place each. Every other name begins with "gone".
+fn many_queues() -> Queues {
+    let mut queues = Queues::default();
+    (1..=MANY).for_each(|number| keep(&mut queues, number));
+    queues
+}
+
+fn name(number: u64) -> String {
+    format!("{} {number}", ["stays", "gone"][number as usize % 2])
+}
+
+fn keep(queues: &mut Queues, number: u64) {
+    let id = queues.find_or_make(Db(0), name(number).as_bytes());
+    queues.join(id, place(number, Claim::Exclusive, ""));
+}
+
+fn is_gone(name: &[u8]) -> bool {
+    name.starts_with(b"gone")
+}
+
 /// The flush asks no queue for its name at once. What is kept under such a name afterwards stays.
 #[test]
 fn many_names_are_flushed_in_slices() {
-    const MANY: u64 = 200;
-    let mut queues = Queues::default();
-    let name = |number: u64| format!("{} {number}", ["stays", "gone"][number as usize % 2]);
-    let keep = |queues: &mut Queues, number: u64| {
-        let id = queues.find_or_make(Db(0), name(number).as_bytes());
-        queues.join(id, place(number, Claim::Exclusive, ""));
-    };
-    (1..=MANY).for_each(|number| keep(&mut queues, number));
-    queues.flush_names(Db(0), |name| name.starts_with(b"gone"));
+    let mut queues = many_queues();
+    queues.flush_names(Db(0), is_gone);
     assert_eq!(queues.kept(), MANY, "not yet");
     assert_eq!(queues.with_kept().count() as u64, MANY / 2);
     for number in [1, MANY - 1] {
@@ -163,6 +179,42 @@ fn many_names_are_flushed_in_slices() {
     assert!(queues.flushed_names.is_empty());
     queues.flush_names(Db(0), |_| true);
     assert!(queues.is_sweeping());
+}
+
+/// The client's queue outlives the flush, so its kept places do not tell by its number that they came later.
+#[test]
+fn place_that_comes_after_the_flush_stays_in_a_queue_that_was_there_before() {
+    let mut queues = many_queues();
+    let id = queues.find_or_make(Db(0), b"gone");
+    queues.join(id, waits(MANY + 1, Claim::Exclusive, "", false));
+    queues.join(id, place(MANY + 2, Claim::Exclusive, ""));
+    queues.flush_names(Db(0), is_gone);
+    queues.note_flush(Db(0), b"gone");
+    queues.join(id, place(MANY + 3, Claim::Exclusive, ""));
+    queues.sweep(&mut { u32::MAX });
+    let queue = queues.get(id).expect("a queue");
+    let has = [1, 2, 3].map(|nth| queue.has(rank(MANY + nth)));
+    assert_eq!(has, [true, false, true]);
+}
+
+/// One sweep does for both. It makes all queues due if one of those that asked for it wants that.
+#[test]
+fn events_during_a_sweep_of_names_are_swept_with_it() {
+    type Event = fn(&mut Queues);
+    let flush_others: Event = |queues| queues.flush_names(Db(0), |_| false);
+    let set_all_due: Event = |queues| queues.set_all_due(Some(Db(0)));
+    for (event, are_due) in [(flush_others, false), (set_all_due, true)] {
+        let mut queues = many_queues();
+        queues.flush_names(Db(0), is_gone);
+        queues.sweep(&mut { 10 });
+        event(&mut queues);
+        queues.sweep(&mut { u32::MAX });
+        assert!(!queues.is_sweeping());
+        for number in (2..=MANY).step_by(2) {
+            let id = queues.find(Db(0), name(number).as_bytes());
+            assert_eq!(id.map(|id| queues.is_due(id)), Some(are_due), "{number}");
+        }
+    }
 }
 
 #[test]
