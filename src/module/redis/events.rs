@@ -56,8 +56,8 @@ pub(crate) enum ServerEvent {
         first: i32,
         second: i32,
     },
-    /// Redis removes all keys of these slots, which another node owns: one by one, or all at once. If at once, no callback
-    /// says that a value has left its key.
+    /// Redis removes all keys of these slots, which another node owns, in one step: no callback says that a value has left
+    /// its key. Where Redis removes them key by key, the callbacks do.
     SlotsTrimmed(Vec<RangeInclusive<u16>>),
     NowPrimary,
     NowReplica,
@@ -269,8 +269,7 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
             }
         }
         raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION_TRIM => match subevent {
-            raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_TRIM_STARTED
-            | raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_TRIM_BACKGROUND => {
+            raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_TRIM_BACKGROUND => {
                 // SAFETY: the server passes a RedisModuleClusterSlotMigrationTrimInfo with this event.
                 ServerEvent::SlotsTrimmed(unsafe { trimmed_slots(data.cast()) })
             }

@@ -143,16 +143,31 @@ fn thirty_clients_on_one_connection_are_served_in_order() {
     }
 }
 
+/// How Redis trims a slot that has left.
+#[derive(Clone, Copy)]
+enum Trim {
+    InOneStep,
+    /// As soon as a client tracks keys.
+    KeyByKey,
+}
+
 /// A cluster in which the slot of a key with two kept places has moved to the target as a whole. `None` on servers that
 /// cannot do that.
 #[track_caller]
-fn migrated() -> Option<(Cluster, String)> {
+fn migrated(trim: Trim) -> Option<(Cluster, String)> {
     if !Cluster::can_migrate_atomically() {
         return None;
     }
     let cluster = Cluster::builder().with_replicas().start();
     let key = cluster.key_of(PRIMARY, "lock");
-    hold_and_queue(&mut cluster[PRIMARY].connect(), &key);
+    let mut clients = [PRIMARY, REPLICA].map(|node| cluster[node].connect());
+    hold_and_queue(&mut clients[0], &key);
+    if let Trim::KeyByKey = trim {
+        for client in &mut clients {
+            client.ask("HELLO 3");
+            client.ask("CLIENT TRACKING ON BCAST");
+        }
+    }
     cluster[REPLICA].wait_to_catch_up_with(&cluster[PRIMARY]);
     let slot = cluster.slot(&key);
     cluster.start_migration(slot, PRIMARY, TARGET);
@@ -160,10 +175,9 @@ fn migrated() -> Option<(Cluster, String)> {
     Some((cluster, key))
 }
 
-/// Valkey 9 and Redis 8.4 move a slot as a whole, and the target follows changes until it owns the slot.
-#[test]
-fn kept_places_move_with_a_slot_that_moves_as_a_whole() {
-    let Some((cluster, key)) = migrated() else {
+#[track_caller]
+fn assert_places_move(trim: Trim) {
+    let Some((cluster, key)) = migrated(trim) else {
         return;
     };
     expect_old_order(&mut cluster[TARGET].connect(), &key);
@@ -178,13 +192,31 @@ fn kept_places_move_with_a_slot_that_moves_as_a_whole() {
             0
         );
     }
+    // Only Redis says so.
+    let info = cluster[PRIMARY].connect().ask("CLUSTER INFO");
+    let mut fields = info.as_str().lines();
+    let trims = "cluster_slot_migration_stats_active_trim_started:";
+    if let Some(key_by_key) = fields.find_map(|field| field.strip_prefix(trims)) {
+        assert_eq!(key_by_key != "0", matches!(trim, Trim::KeyByKey));
+    }
+}
+
+/// Valkey 9 and Redis 8.4 move a slot as a whole, and the target follows changes until it owns the slot.
+#[test]
+fn kept_places_move_with_a_slot_that_moves_as_a_whole() {
+    assert_places_move(Trim::InOneStep);
+}
+
+#[test]
+fn kept_places_move_with_a_slot_that_moves_as_a_whole_and_is_trimmed_key_by_key() {
+    assert_places_move(Trim::KeyByKey);
 }
 
 /// When a slot has left, Redis removes all its keys in one step, and tells the module nothing of each. Their kept places
 /// stayed. So when the slot came back, a place that had been withdrawn meanwhile stood in line again, and was granted.
 #[test]
 fn place_that_was_withdrawn_elsewhere_does_not_come_back() {
-    let Some((cluster, key)) = migrated() else {
+    let Some((cluster, key)) = migrated(Trim::InOneStep) else {
         return;
     };
     let withdraw = format!("DLOCK.RELEASE {key} b");
