@@ -65,17 +65,18 @@ impl<H: Half> Default for Renewals<H> {
 impl<H: Half> Renewals<H> {
     /// Renews a hold for as long as it lives. Without a thread it lasts for one lease, and is then told as lost.
     pub(crate) fn add(self: &Arc<Self>, hold: &Arc<Shared<H>>) {
+        let process = process::id();
         let mut state = self.state();
         state.holds.push(Arc::downgrade(hold));
-        let process = process::id();
-        if state.worker != Some(process) {
-            state.worker = Some(process);
+        let before = state.worker.replace(process);
+        // A worker that cannot be started is dropped at once, and says so in the state.
+        drop(state);
+        if before != Some(process) {
             hold.half.in_background(work(Worker {
                 renewals: Arc::clone(self),
                 has_ended: false,
             }));
         }
-        drop(state);
         self.look();
     }
 

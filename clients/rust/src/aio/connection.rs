@@ -171,15 +171,16 @@ impl Connections {
         effort: Effort,
         told: Option<Told>,
     ) -> RedisResult<Connection> {
-        let (step, limit) = effort.connect_limits();
-        within(limit, self.connect_with(step, told)).await
+        let (_, limit) = effort.connect_limits();
+        within(limit, self.connect_with(effort, told)).await
     }
 
-    /// Connects. Each step may last so long, but not all together.
-    fn connect_with(&self, step: Duration, told: Option<Told>) -> Boxed<'_, Connection> {
+    /// Connects. What redis-rs does for a cluster step by step has a limit for each step, but none in all.
+    fn connect_with(&self, effort: Effort, told: Option<Told>) -> Boxed<'_, Connection> {
         Box::pin(async move {
             #[cfg(feature = "cluster-async")]
             if let Kind::Cluster(client) = &self.server.kind {
+                let (step, _) = effort.connect_limits();
                 let mut config = redis::cluster::ClusterConfig::new().set_connection_timeout(step);
                 if let Some(told) = told {
                     config = config.set_push_sender(move |push| told.send(push));
@@ -191,7 +192,7 @@ impl Connections {
             // Each command has a limit of its own: a BLOCK takes longer than the others.
             let mut config = AsyncConnectionConfig::new()
                 .set_response_timeout(None)
-                .set_connection_timeout(None);
+                .set_connection_timeout(Some(effort.connect_limits().1));
             if let Some(told) = told {
                 client = in_resp3(&client)?;
                 config = config.set_push_sender(move |push| told.send(push));

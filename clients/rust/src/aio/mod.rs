@@ -19,6 +19,8 @@ mod announce;
 mod client;
 mod connection;
 mod hold;
+#[cfg(test)]
+mod tests;
 mod together;
 
 pub use client::{Client, Waits};

@@ -4,7 +4,6 @@
 //! in a cluster for each slot.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,16 +52,13 @@ impl Together {
             effort: call.effort,
             tell,
         };
-        match self.asked().entry(slot) {
-            Entry::Occupied(mut others) => others.get_mut().push(asked),
-            Entry::Vacant(none) => {
-                none.insert(vec![asked]);
-                let worker = Worker {
-                    together: Arc::clone(self),
-                    slot,
-                };
-                tokio::spawn(worker.work());
-            }
+        if self.is_first(slot, asked) {
+            let worker = Worker {
+                together: Arc::clone(self),
+                slot,
+                has_ended: false,
+            };
+            tokio::spawn(worker.work());
         }
         // A WAIT that is out already, this one, and a connection.
         let connecting = call.effort.connect_limits().1;
@@ -70,6 +66,14 @@ impl Together {
         let limit = limit + 2 * waits.unwrap_or_default();
         let gone = |_| RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
         within(limit, async { told.await.map_err(gone)? }).await
+    }
+
+    /// Whether the slot has no worker yet.
+    fn is_first(&self, slot: Option<Slot>, asked: Asked) -> bool {
+        let mut all = self.asked();
+        let is_first = !all.contains_key(&slot);
+        all.entry(slot).or_default().push(asked);
+        is_first
     }
 
     fn asked(&self) -> MutexGuard<'_, HashMap<Option<Slot>, Vec<Asked>>> {
@@ -105,26 +109,67 @@ impl Together {
 struct Worker {
     together: Arc<Together>,
     slot: Option<Slot>,
+    has_ended: bool,
 }
 
 impl Worker {
-    async fn work(self) {
-        loop {
-            let asked = {
-                let mut all = self.together.asked();
-                match all.get_mut(&self.slot).map(std::mem::take) {
-                    Some(asked) if !asked.is_empty() => asked,
-                    _ => return drop(all.remove(&self.slot)),
-                }
-            };
+    async fn work(mut self) {
+        while let Some(asked) = self.next() {
             self.together.send(asked).await;
         }
+    }
+
+    /// Returns what is to be written now. Where there is nothing, the next who asks starts another worker.
+    fn next(&mut self) -> Option<Vec<Asked>> {
+        let mut all = self.together.asked();
+        let asked = all.get_mut(&self.slot).map(std::mem::take);
+        let asked = asked.filter(|asked| !asked.is_empty());
+        if asked.is_none() {
+            all.remove(&self.slot);
+            self.has_ended = true;
+        }
+        asked
     }
 }
 
 impl Drop for Worker {
     /// When the runtime ends, those who wait are told by their dropped senders, and the next one starts another worker.
     fn drop(&mut self) {
-        self.together.asked().remove(&self.slot);
+        if !self.has_ended {
+            self.together.asked().remove(&self.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    fn asked() -> Asked {
+        Asked {
+            commands: Vec::new(),
+            effort: Settings::default().attempt(),
+            tell: oneshot::channel().0,
+        }
+    }
+
+    /// Between the end of a worker and its drop another task asks, on another thread. It was told that its connection had
+    /// closed.
+    #[test]
+    fn worker_that_has_ended_takes_nothing_from_the_next() {
+        let server = Server::at("redis://127.0.0.1").unwrap();
+        let together = Arc::new(Together::new(server));
+        assert!(together.is_first(None, asked()) && !together.is_first(None, asked()));
+        let mut worker = Worker {
+            together: Arc::clone(&together),
+            slot: None,
+            has_ended: false,
+        };
+        assert_eq!(worker.next().map(|asked| asked.len()), Some(2));
+        assert!(worker.next().is_none());
+        assert!(together.is_first(None, asked()), "another worker");
+        drop(worker);
+        assert_eq!(together.asked()[&None].len(), 1);
     }
 }
