@@ -25,6 +25,9 @@ use crate::wait::{BLOCK, WaitLimit};
 /// was lost. A third of the time for which the place is kept.
 const PAUSE: Duration = Duration::from_millis(1_666);
 
+/// Between a BLOCK that had no answer and the next request for the place.
+const AFRESH: Duration = Duration::from_millis(250);
+
 /// How a request that has ended so is to be withdrawn, because it may still be queued, or may even hold by now.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Withdrawal {
@@ -157,11 +160,17 @@ impl<H: Half> Waiter<H> {
             };
             if self.half.listens() {
                 self.half.turn(&mut listening, &channel, time).await;
-            } else if let (sent, Reply::Granted(grant)) = self.send(Waiting::Block(time)).await?
-                && self.is_fresh(sent)
-                && !self.cancel.is_cancelled()
-            {
-                return Ok(self.granted(grant, sent));
+                continue;
+            }
+            match self.send(Waiting::Block(time)).await {
+                Ok((sent, Reply::Granted(grant)))
+                    if self.is_fresh(sent) && !self.cancel.is_cancelled() =>
+                {
+                    return Ok(self.granted(grant, sent));
+                }
+                Err(error) if error.is_unreachable() => self.cancel.wait::<H>(AFRESH).await,
+                Ok(_) | Err(Error::NotConfirmed { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
     }
@@ -189,10 +198,12 @@ impl<H: Half> Waiter<H> {
         call.cancel = Some(&self.cancel);
         if let Waiting::Block(time) = waiting {
             call.blocks = Some(time);
+            // Only QUEUE keeps the place where no connection can be opened for BLOCK.
+            call.effort = call.effort.with_patience(Duration::ZERO);
             // The reply to a BLOCK that ends with the wait may come as late as any other.
             give_up_at = give_up_at.map(|end| end + effort.response);
         }
-        call.effort = effort.until(give_up_at);
+        call.effort = call.effort.until(give_up_at);
         let answer = send(&self.half, call).await?;
         Ok((answer.sent, outcome(answer.reply)?))
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::bounds;
 use crate::error::Result;
-use crate::request::{Command, Ending, Keep, Request, millis};
+use crate::request::{Command, Ending, Family, Keep, Request, millis};
 use crate::text::cut;
 
 /// How long a promoted server lets each hold live at least, whatever was left of its lease (`dsync.takeover-grace-ms`).
@@ -30,6 +30,7 @@ impl Request {
     pub(crate) fn done(&self, result: Option<&[u8]>) -> Command {
         let mut command = self.verb("DONE");
         command.confirm = self.confirm;
+        command.is_answered_again = self.family == Family::Once;
         if let Some(result) = result {
             command.arg("RESULT").arg(result);
         }

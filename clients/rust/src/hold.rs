@@ -137,6 +137,7 @@ impl<C: Half> Hold<C> {
         }
         let loss = lease.over();
         let half = self.shared.half.clone();
+        let is_answered_again = command.is_answered_again;
         let mut commands = vec![command];
         if commands[0].confirm.is_some() && loss.is_none() {
             let mut renewal = self.shared.request.renewal(lease.length());
@@ -160,7 +161,7 @@ impl<C: Half> Hold<C> {
         match loss {
             _ if read::<u64>(&answer.reply)? > 0 => Ok(()),
             // The reply to an earlier attempt was lost, and this one found nothing left to do.
-            None if answer.is_repeated => Ok(()),
+            None if answer.is_repeated && !is_answered_again => Ok(()),
             _ => had_ended(),
         }
     }

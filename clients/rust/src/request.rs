@@ -77,6 +77,8 @@ pub struct Command {
     pub(crate) token: Option<String>,
     /// What is to confirm its answer.
     pub(crate) confirm: Option<Confirm>,
+    /// Whether it is answered 1 again when it is repeated: DONE of a run. Of others 0 may be the answer to a repetition.
+    pub(crate) is_answered_again: bool,
 }
 
 impl Command {
@@ -86,6 +88,7 @@ impl Command {
             key: None,
             token: None,
             confirm: None,
+            is_answered_again: false,
         }
     }
 

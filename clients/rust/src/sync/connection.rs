@@ -3,9 +3,11 @@
 use std::io;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redis::{Cmd, ConnectionLike, Pipeline, RedisError, RedisResult, Value};
+#[cfg(feature = "cluster")]
+use redis::ConnectionLike;
+use redis::{Pipeline, RedisError, RedisResult, Value};
 
 use crate::confirm::Line;
 #[cfg(feature = "cluster")]
@@ -54,27 +56,17 @@ impl Connection {
         match (self, slot) {
             (Connection::Single(mut connection), _) => {
                 connection.set_write_timeout(Some(write))?;
-                connection.set_read_timeout(Some(read))?;
-                let replies = query(&mut connection, &commands, |connection, command| {
-                    connection.req_command(command)
-                });
+                let replies = ask(&mut connection, &commands, read);
                 Ok((Connection::Single(connection), replies))
             }
             // Behind one command of a cluster stand several attempts, connections and questions for its slots.
             #[cfg(feature = "cluster")]
             (Connection::Cluster(mut connection), slot) => {
-                let alone = move |connection: &mut redis::cluster::ClusterConnection,
-                                  command: &_| {
-                    match slot {
-                        Some(slot) => connection.route_command(command, primary_of(slot)),
-                        None => connection.req_command(command),
-                    }
-                };
                 let send = move || {
                     let replies = connection
                         .set_write_timeout(Some(write))
                         .and_then(|()| connection.set_read_timeout(Some(read)))
-                        .and_then(|()| query(&mut *connection, &commands, alone));
+                        .and_then(|()| ask_cluster(&mut connection, &commands, slot));
                     (Connection::Cluster(connection), replies)
                 };
                 within(read, send)
@@ -106,18 +98,46 @@ impl Line for Lent {
     }
 }
 
-/// Sends commands; one that comes alone, by `alone`: only that one follows MOVED and ASK.
-fn query<C: ConnectionLike>(
-    connection: &mut C,
+/// Sends commands, and waits so long for the replies together: redis-rs waits as long for each of them.
+fn ask(
+    connection: &mut redis::Connection,
     commands: &Pipeline,
-    alone: impl FnOnce(&mut C, &Cmd) -> RedisResult<Value>,
+    limit: Duration,
+) -> RedisResult<Vec<Value>> {
+    const SHORTEST: Duration = Duration::from_millis(1);
+    let end = Instant::now() + limit;
+    connection.send_packed_command(&commands.get_packed_pipeline())?;
+    let mut replies = Vec::new();
+    while replies.len() < commands.len() {
+        let left = end.saturating_duration_since(Instant::now());
+        connection.set_read_timeout(Some(left.max(SHORTEST)))?;
+        match connection.recv_response()? {
+            Value::Push { .. } => {}
+            reply if commands.len() == 1 => replies.push(reply.extract_error()?),
+            reply => replies.push(reply),
+        }
+    }
+    Ok(replies)
+}
+
+#[cfg(feature = "cluster")]
+fn ask_cluster(
+    connection: &mut redis::cluster::ClusterConnection,
+    commands: &Pipeline,
+    slot: Option<Slot>,
 ) -> RedisResult<Vec<Value>> {
     let mut each = commands.cmd_iter();
-    match (each.next(), each.next()) {
-        (Some(command), None) => Ok(vec![alone(connection, command)?.extract_error()?]),
+    let (Some(command), None) = (each.next(), each.next()) else {
         // `Pipeline::query` refuses a cluster, to which commands of one slot can be sent all the same.
-        _ => connection.req_packed_commands(&commands.get_packed_pipeline(), 0, commands.len()),
-    }
+        let packed = commands.get_packed_pipeline();
+        return connection.req_packed_commands(&packed, 0, commands.len());
+    };
+    // Only a command that comes alone follows MOVED and ASK.
+    let reply = match slot {
+        Some(slot) => connection.route_command(command, primary_of(slot)),
+        None => connection.req_command(command),
+    };
+    Ok(vec![reply?.extract_error()?])
 }
 
 /// Does something in a thread of its own, and waits at most so long for what comes of it. What comes late is dropped.
