@@ -120,31 +120,34 @@ func runOf(answers ...[]any) (*script, *Run[string]) {
 }
 
 func TestWaitAloneIsRepeatedWhereDoneWasAnswered(t *testing.T) {
-	s, run := runOf([]any{int64(1), int64(0)}, []any{int64(0)}, []any{int64(1)})
+	s, run := runOf([]any{int64(1), int64(1), int64(0)}, []any{int64(0)}, []any{int64(1)})
 	if err := run.Done(context.Background(), "r"); err != nil {
 		t.Fatal(err)
 	}
-	if asked := strings.Join(s.asked, "; "); asked != "DONCE.DONE w secret RESULT r | WAIT 1 500; WAIT 1 500; WAIT 1 500" {
+	first := "DONCE.RENEW w secret PX 30000 | DONCE.DONE w secret RESULT r | WAIT 1 500"
+	if asked := strings.Join(s.asked, "; "); asked != first+"; WAIT 1 500; WAIT 1 500" {
 		t.Fatal(asked)
 	}
 }
 
 func TestDoneThatIsRepeatedElsewhereIsNotConfirmed(t *testing.T) {
 	// The first connection ends behind DONE, or before its answer: the repetition writes nothing.
-	for _, first := range [][]any{{int64(1), io.EOF}, {io.EOF}} {
-		_, run := runOf(first, []any{int64(1), int64(1)})
+	for _, first := range [][]any{{int64(1), int64(1), io.EOF}, {io.EOF}} {
+		_, run := runOf(first, []any{int64(0), int64(1), int64(1)})
 		var unconfirmed *NotConfirmed
 		if err := run.Done(context.Background(), "r"); !errors.As(err, &unconfirmed) || unconfirmed.Have != 0 {
 			t.Fatal(err)
 		}
 	}
-	// What was refused was not done: its repetition is the first.
-	_, run := runOf([]any{ReplyError("LOADING"), int64(0)}, []any{int64(1), int64(1)})
-	if err := run.Done(context.Background(), "r"); err != nil {
-		t.Fatal(err)
+	// What was refused, or has not arrived, was not done: its repetition is the first. RENEW before it tells the latter.
+	for _, first := range [][]any{{ReplyError("LOADING"), ReplyError("LOADING"), int64(0)}, {io.EOF}} {
+		_, run := runOf(first, []any{int64(1), int64(1), int64(1)})
+		if err := run.Done(context.Background(), "r"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// The connection ends while WAIT is repeated.
-	_, run = runOf([]any{int64(1), int64(0)}, []any{io.EOF}, []any{int64(1), int64(1)})
+	_, run := runOf([]any{int64(1), int64(1), int64(0)}, []any{io.EOF}, []any{int64(0), int64(1), int64(1)})
 	if err := run.Done(context.Background(), "r"); !isNotConfirmed(err) {
 		t.Fatal(err)
 	}
@@ -159,11 +162,11 @@ func TestZeroOfALaterReleaseIsItsRepetition(t *testing.T) {
 	if err := run.Release(context.Background()); !errors.Is(err, ErrHoldLost) {
 		t.Fatal(err)
 	}
-	_, run = runOf([]any{io.EOF}, []any{int64(0), int64(0)})
+	_, run = runOf([]any{io.EOF}, []any{int64(0), int64(0), int64(0)})
 	if err := run.Done(context.Background(), "r"); !errors.Is(err, ErrHoldLost) {
 		t.Fatal("another attempt has begun", err)
 	}
-	_, run = runOf([]any{ReplyError("ERR RESULT is too long"), int64(0)}, []any{int64(1)})
+	_, run = runOf([]any{int64(1), ReplyError("ERR RESULT is too long"), int64(0)}, []any{int64(1)})
 	if err := run.Done(context.Background(), "r"); err == nil || !strings.Contains(err.Error(), "too long") {
 		t.Fatal(err)
 	}

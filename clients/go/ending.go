@@ -72,8 +72,18 @@ func (g *grip) say(ctx context.Context, e ending, retryFor time.Duration) (hasEn
 	}
 	mayBeDone := false
 	for isFirst = true; ; isFirst = false {
-		reply, err := session.do(ctx, answerWithin, confirm, g.request.verb(e.verb, e.words...))
-		if mayBeDone && err == nil && confirm.isWanted() && (number(reply) > 0 || !e.isRun) {
+		commands := g.commands(e, confirm)
+		replies, err := session.send(ctx, answerWithin, confirm, commands...)
+		var reply any
+		if len(replies) == len(commands) {
+			reply = replies[len(replies)-1]
+			if refusal, isRefusal := reply.(ReplyError); isRefusal {
+				reply, err = nil, session.failed(ctx, refusal)
+			}
+		}
+		isKnown := !mayBeDone || len(replies) == 2 && number(replies[0]) > 0
+		mayNeed := isNotConfirmed(err) || err == nil && confirm.isWanted() && (number(reply) > 0 || !e.isRun)
+		if !isKnown && mayNeed {
 			// A repetition writes nothing, so WAIT behind it tells nothing.
 			return false, false, &requestError{g.Key(), session.route, &NotConfirmed{Wanted: max(1, confirm.replicas)}}
 		}
@@ -94,6 +104,18 @@ func (g *grip) say(ctx context.Context, e ending, retryFor time.Duration) (hasEn
 			return false, isFirst, err
 		}
 	}
+}
+
+// commands returns what is sent in one write. RENEW before a DONE that is to be confirmed is answered 1 if this DONE is
+// the first that the server carries out. Of a hold that is lost it tells nothing.
+func (g *grip) commands(e ending, confirm confirmation) [][]string {
+	command := g.request.verb(e.verb, e.words...)
+	if confirm.isWanted() {
+		if asks, err := g.lease.asks(); err == nil {
+			return [][]string{g.request.renewal(asks.asked), command}
+		}
+	}
+	return [][]string{command}
 }
 
 // lingering returns a context that ends a second after the other one: a command that ends a hold is worth so much.

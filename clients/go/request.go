@@ -10,10 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// How long the server keeps a place in the queue from the last sign of life, and a request waits in one BLOCK.
+// How long the server keeps a place in the queue from the last sign of life, and a request waits in one BLOCK: with the
+// time for its answer, that is shorter.
 const (
 	keptFor      = 5 * time.Second
-	longestBlock = 3 * time.Second
+	longestBlock = 2 * time.Second
 )
 
 const longestOwner = 128
