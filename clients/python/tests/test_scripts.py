@@ -37,16 +37,16 @@ def test_free_lock_costs_one_command(story: Story) -> None:
 
 
 def test_wait_takes_a_place_and_blocks_on_it(story: Story) -> None:
-    grant = story.run(acquire(), QUEUED, (None, 3), (None, 3), (GRANTED, 2), (1, 0.5))
+    grant = story.run(acquire(), QUEUED, (None, 2), (None, 2), (GRANTED, 2), (1, 0.5))
     assert story.verbs() == [
         "ACQUIRE QUEUE 5000",
-        "ACQUIRE BLOCK 3000",
-        "ACQUIRE BLOCK 3000",
-        "ACQUIRE BLOCK 3000",
+        "ACQUIRE BLOCK 2000",
+        "ACQUIRE BLOCK 2000",
+        "ACQUIRE BLOCK 2000",
         "RENEW t PX 9000",
     ]
     # The lease counts from the moment at which the renewal was sent.
-    assert grant.sent == 1_008.0
+    assert grant.sent == 1_006.0
 
 
 @pytest.mark.parametrize(("seconds", "is_renewed"), [(0.9, False), (0.91, True)])
@@ -68,7 +68,7 @@ def test_wait_without_connection_asks_again_after_the_subscription_and_each_turn
 
 @pytest.mark.parametrize("own_connection", [True, False])
 def test_wait_ends_in_time_and_is_withdrawn(story: Story, own_connection: bool) -> None:
-    replies: List[Any] = [QUEUED, (None, 3)] if own_connection else [QUEUED] * 4
+    replies: List[Any] = [QUEUED, (None, 2), (None, 1)] if own_connection else [QUEUED] * 4
     assert story.run(acquire(3, own_connection), *replies, 1) is None
     assert story.verbs()[-1] == "RELEASE t"
     assert story.time == 1_003.0
@@ -100,7 +100,7 @@ def test_try_is_asked_once_and_not_withdrawn(story: Story) -> None:
 )
 def test_request_is_repeated_with_its_token_over_errors_that_pass(story: Story, error: Exception) -> None:
     assert story.run(acquire(), QUEUED, error, QUEUED, GRANTED).request is REQUEST
-    assert story.verbs() == ["ACQUIRE QUEUE 5000", "ACQUIRE BLOCK 3000", "ACQUIRE QUEUE 5000", "ACQUIRE BLOCK 3000"]
+    assert story.verbs() == ["ACQUIRE QUEUE 5000", "ACQUIRE BLOCK 2000", "ACQUIRE QUEUE 5000", "ACQUIRE BLOCK 2000"]
 
 
 class OwnTimeoutError(Exception):

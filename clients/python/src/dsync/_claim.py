@@ -135,7 +135,7 @@ class ClaimBase(BlockBase[HoldType]):
         if self._kind.success != "RELEASE" and error is None:
             # The server's word counts here: an overdue member that nobody has ended yet can still be done.
             ended = await held._end(talk, self._kind.success)
-            if not ended.is_ended:
+            if not ended.counts:
                 raise HoldLost(held.key, held.fence, why or "it had ended before it was done")
             return
         had_ended = await held._end_quietly(talk, "RELEASE")

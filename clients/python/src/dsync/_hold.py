@@ -151,7 +151,7 @@ class HoldBase:
                 raise
             log.warning("%r could not be released, its lease will end it: %s", self.key, error)
             return False
-        return ended.at_once and not ended.is_ended
+        return not ended.counts
 
     async def _record(
         self, talk: Talk, done: Tuple[Word, ...], failed: Callable[[Exception], Tuple[Word, ...]]

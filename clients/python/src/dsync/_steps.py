@@ -30,8 +30,8 @@ LONGEST_TRY = 2.0
 #: Seconds for which a place is kept after its request was last heard of, as many as a server grants after a failover.
 #: A process that is killed in the queue delays the others by as much.
 KEPT_FOR = 5.0
-#: Seconds of a single BLOCK at most: with the time for its answer no longer than a place is kept after a failover.
-LONGEST_BLOCK = KEPT_FOR - LONGEST_TRY
+#: Seconds of a single BLOCK at most: with the time for its answer, a connection included, shorter than a place is kept.
+LONGEST_BLOCK = 2.0
 #: Seconds after which a request without a connection is repeated: three times while its place is kept.
 ASK_AGAIN_AFTER = KEPT_FOR / 3
 #: Seconds for an answer to the withdrawal of a request, without which the place runs out by itself, and to a question
@@ -216,6 +216,11 @@ class Finished(NamedTuple):
     is_ended: bool
     #: Whether it was asked once only. Otherwise an earlier request can have ended the hold, and its answer was lost.
     at_once: bool
+
+    @property
+    def counts(self) -> bool:
+        """Whether the hold counts as ended by this. Not of DONE of a run, whose repetition is answered as the first."""
+        return self.is_ended or not self.at_once
 
 
 def lives_for(lease: float) -> float:

@@ -131,7 +131,15 @@ class Threads(Performer):
 
     async def send(self, source: Source, parts: List[Part], within: float) -> None:
         line = await self._borrow(source, within)
-        await line.ask(parts, within)
+        try:
+            await line.ask(parts, within)
+        except Exception:
+            # Those without work may be as dead, and each would be waited for.
+            with self.lock:
+                idle = self._idle.pop(source.name, [])
+            for each in idle:
+                await each.close()
+            raise
         with self.lock:
             idle = self._idle.setdefault(source.name, [])
             if len(idle) < KEPT_IDLE:
