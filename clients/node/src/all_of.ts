@@ -49,28 +49,22 @@ export class Holds {
         }
     }
 
-    /** Releases all. Resolves to whether the server ended every one of them now. */
+    /** Releases all. Resolves to whether every one of them ended by that. */
     async release(): Promise<boolean> {
-        const { isEnded } = await this._release();
-        return isEnded;
+        this.#loss.over();
+        const settled = await Promise.allSettled(this.holds.map((hold) => hold.release()));
+        const ended = settled.map((one) => {
+            if (one.status === 'rejected') {
+                throw one.reason;
+            }
+            return one.value;
+        });
+        return ended.every(Boolean);
     }
 
     async [Symbol.asyncDispose](): Promise<void> {
         this.#loss.over();
         await Promise.all(this.holds.map((hold) => hold[Symbol.asyncDispose]()));
-    }
-
-    /** As of a hold. @internal */
-    async _release(): Promise<{ isEnded: boolean; isFirst: boolean }> {
-        this.#loss.over();
-        const settled = await Promise.allSettled(this.holds.map((hold) => hold._release()));
-        const notEnded = settled.flatMap((one) => {
-            if (one.status === 'rejected') {
-                throw one.reason;
-            }
-            return one.value.isEnded ? [] : [one.value];
-        });
-        return { isEnded: notEnded.length === 0, isFirst: notEnded.some(({ isFirst }) => isFirst) };
     }
 
     /** The key and the fence of a loss that only the releases found. @internal */

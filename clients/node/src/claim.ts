@@ -48,7 +48,7 @@ export class Claim {
     readonly #words: string[];
 
     /** `words` are the options of the family in the request. */
-    constructor(client: Client, family: Family, key: string, options: HoldOptions, words: string[]) {
+    constructor(client: Client, readonly family: Family, key: string, options: HoldOptions, words: string[]) {
         if (typeof key !== 'string' || key === '') {
             throw new TypeError('the key must be a string, and not empty');
         }

@@ -16,8 +16,7 @@ const LONGEST_BLOCK_MS = 2_000;
 export class Member extends Hold {
     /** Ends the membership and counts its job. Resolves to whether it counted: not if the member was lost. */
     async done(): Promise<boolean> {
-        const { isEnded } = await this._end('DONE');
-        return isEnded;
+        return this._end('DONE');
     }
 }
 
@@ -57,8 +56,7 @@ export class Group {
         if (member._isEnded) {
             return result;
         }
-        const { isEnded, isFirst } = await member._end('DONE');
-        if (!isEnded && isFirst) {
+        if (!(await member.done())) {
             member._throwEnded('it had ended before its job was done');
         }
         return result;

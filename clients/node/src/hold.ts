@@ -6,32 +6,14 @@ import type { Moment } from './lease.js';
 import { Loss } from './loss.js';
 import { checkNames } from './options.js';
 import { Renewal } from './renewal.js';
-import type { Granted, Reply } from './replies.js';
+import type { Granted } from './replies.js';
 import { ANSWER_MS, isAnswer, untilAnswered } from './retry.js';
-import { bounded } from './timing.js';
 
 /**
  * The server can know the token for so long after its lease: it adds `dsync.takeover-grace-ms`, which is this by default, to
  * the leases after a restart or a failover.
  */
 const TAKEOVER_GRACE_MS = 5_000;
-
-/** How the end of a hold was answered. */
-interface End {
-    isEnded: boolean;
-    /** Whether it was asked for only once. */
-    isFirst: boolean;
-}
-
-function hasEnded(answer: Reply): boolean {
-    return Number(answer) >= 1;
-}
-
-/** Whether a request that was sent before the one that was answered 0 has done it. Its own answer may be on the way. */
-async function anyHasEnded(earlier: Promise<Reply>[]): Promise<boolean> {
-    const ended = earlier.map(async (sent) => hasEnded(await sent) || Promise.reject(new Error('not by this one')));
-    return (await bounded(Promise.any(ended), ANSWER_MS).catch(() => false)) === true;
-}
 
 /**
  * A lock, permits of a semaphore, a membership or a run that is held, and renewed until it is released or lost, or until
@@ -87,12 +69,19 @@ export class Hold {
     }
 
     /**
-     * Ends the hold. Resolves to whether the server ended it now: false if it had been released or lost before. Rejects when
-     * the server has not answered for a lease and five seconds, for two seconds if the hold is lost.
+     * Ends the hold. Resolves to whether it ended by that: false if it had been released or lost before. Rejects when the
+     * server has not answered for a lease and five seconds, for two seconds if the hold is lost.
      */
     async release(): Promise<boolean> {
-        const { isEnded } = await this._release();
-        return isEnded;
+        try {
+            return await this._end('RELEASE');
+        } catch (error) {
+            // The key has another value now, so the hold has ended, as the answer 0 says it.
+            if (isAnswer(error, 'WRONGTYPE')) {
+                return false;
+            }
+            throw error;
+        }
     }
 
     /** Releases the hold. Does not reject: a server that cannot be reached ends the hold with its lease. */
@@ -102,30 +91,21 @@ export class Hold {
         }
     }
 
-    /** @internal */
-    async _release(): Promise<End> {
-        try {
-            return await this._end('RELEASE');
-        } catch (error) {
-            // The key has another value now, so the hold has ended, as the answer 0 says it.
-            if (isAnswer(error, 'WRONGTYPE')) {
-                return { isEnded: false, isFirst: true };
-            }
-            throw error;
-        }
-    }
-
-    /** Ends the hold with a verb of its family, tried for a lease and the takeover grace. @internal */
-    async _end(verb: 'RELEASE' | 'DONE' | 'FAIL', ...words: string[]): Promise<End> {
+    /**
+     * Ends the hold with a verb of its family, tried for a lease and the takeover grace. Resolves to whether it ended by that.
+     * A repetition may find no hold because the request before it has ended it; but DONE of a run is answered again as it was.
+     * @internal
+     */
+    async _end(verb: 'RELEASE' | 'DONE' | 'FAIL', ...words: string[]): Promise<boolean> {
         this.#renewal.end();
         this.#loss.over();
-        const { library, answerMs } = this.#claim;
-        const isShort = verb === 'RELEASE' && this.#renewal.isLost;
-        const forMs = isShort ? ANSWER_MS : this.#renewal.leaseMs + TAKEOVER_GRACE_MS;
+        const { library, answerMs, family } = this.#claim;
+        const { isLost, leaseMs } = this.#renewal;
+        const forMs = verb === 'RELEASE' && isLost ? ANSWER_MS : leaseMs + TAKEOVER_GRACE_MS;
         const send = () => this.#claim.end(verb, words);
-        const { answer, earlier } = await untilAnswered(library, this.key, send, forMs, answerMs);
-        const isEnded = hasEnded(answer) || (earlier.length > 0 && (await anyHasEnded(earlier)));
-        return { isEnded, isFirst: earlier.length === 0 };
+        const { answer, isFirst } = await untilAnswered(library, this.key, send, forMs, answerMs);
+        const isAnsweredAgain = verb === 'DONE' && family === 'once';
+        return Number(answer) >= 1 || !(isFirst || isLost || isAnsweredAgain);
     }
 
     /** Throws a HoldLost: the server has said that the hold had ended before. @internal */

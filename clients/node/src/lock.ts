@@ -105,9 +105,7 @@ export async function withHold<H extends Hold | Holds, T>(
         return result;
     }
     // Without an answer the lease was still running when the work ended, by the clock that throwIfLost looked at.
-    const { isEnded, isFirst } = await hold._release().catch(() => ({ isEnded: true, isFirst: false }));
-    // An earlier RELEASE, whose answer did not come, may have ended it.
-    if (!isEnded && isFirst) {
+    if (!(await hold.release().catch(() => true))) {
         throw new HoldLost(hold.key, hold.fence, 'it had ended before the work did');
     }
     return result;

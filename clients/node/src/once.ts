@@ -45,8 +45,7 @@ export class Run extends Hold {
     async _done(text: string | null, { keepMs, forever = false }: KeepOptions, delayMs?: number): Promise<boolean> {
         const kept = forever ? ['PERSIST'] : option('PX', keepMs);
         try {
-            const { isEnded } = await this._end('DONE', ...(text === null ? [] : ['RESULT', text]), ...kept);
-            return isEnded;
+            return await this._end('DONE', ...(text === null ? [] : ['RESULT', text]), ...kept);
         } catch (error) {
             if (isAnswer(error)) {
                 await this.fail(reasonOf(error), { delayMs }).catch(() => {});
@@ -58,8 +57,7 @@ export class Run extends Hold {
     /** The attempt has failed; the next begins after `delayMs`, at once by default. Resolves to whether it counted. */
     async fail(reason: unknown, options: { delayMs?: number | undefined } = {}): Promise<boolean> {
         checkNames('run.fail', options);
-        const { isEnded } = await this._end('FAIL', 'REASON', cut(String(reason)), ...option('DELAY', options.delayMs));
-        return isEnded;
+        return this._end('FAIL', 'REASON', cut(String(reason)), ...option('DELAY', options.delayMs));
     }
 }
 

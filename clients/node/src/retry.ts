@@ -104,8 +104,8 @@ export class Backoff {
 
 interface Answer {
     answer: Reply;
-    /** The requests that were sent earlier, whose answers may be on the way. */
-    earlier: Promise<Reply>[];
+    /** Whether it is the answer to the first sending. */
+    isFirst: boolean;
 }
 
 /**
@@ -123,15 +123,11 @@ export async function untilAnswered(
 ): Promise<Answer> {
     const deadline = performance.now() + forMs;
     const backoff = new Backoff();
-    const sent: Promise<Reply>[] = [];
     let cause: unknown;
-    for (;;) {
+    for (let isFirst = true; ; isFirst = false) {
         signal?.throwIfAborted();
         try {
-            const earlier = [...sent];
-            const asked = send();
-            sent.push(asked);
-            const reply = asked.then((answer) => ({ answer, earlier }));
+            const reply = send().then((answer) => ({ answer, isFirst }));
             const found = await bounded(reply, Math.min(answerMs, deadline - performance.now()), signal);
             if (found !== undefined) {
                 return found;
