@@ -149,6 +149,18 @@ def work_is_done_when_that_is_confirmed(lab: Lab) -> None:
     is_recorded(done, lab, "job", lab.standby)
 
 
+@row("pair")
+def work_is_done_over_connections_that_were_closed(lab: Lab) -> None:
+    """What was sent over such a connection was not carried out, so the repetition is the first."""
+    for family in ("once", "group"):
+        hold(lab, family, family=family, lease=60_000, replicas=1)
+        lab.ask("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "yes")
+        time.sleep(0.5)
+        is_(record(lab).result(timeout=SOON), "done")
+    assert lab.ask("DONCE.GET", "once", server=lab.standby)[0] == "DONE"
+    assert lab.ask("DWG.WAIT", "group") == [1, 0]
+
+
 @row("one")
 def grant_is_synced_to_the_disk(lab: Lab) -> None:
     lab.ask("CONFIG", "SET", "appendonly", "yes")

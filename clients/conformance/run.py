@@ -15,6 +15,7 @@ from typing import Dict, List, NamedTuple, Tuple
 import rows_of_confirmation  # noqa: F401
 import rows_of_failovers  # noqa: F401
 import rows_of_holds  # noqa: F401
+import rows_of_lost_answers  # noqa: F401
 import rows_of_options  # noqa: F401
 import rows_of_requests  # noqa: F401
 from lab import Lab

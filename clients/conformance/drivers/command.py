@@ -71,6 +71,9 @@ class Run:
             else:
                 self._lines.put(line)
         self._lines.put(None)
+        if MEANINGS.get(self.process.wait()) == "lost":
+            # The command was killed, and could not say it.
+            self.is_lost.set()
 
     def begun(self) -> Dict[str, Any]:
         line = self._lines.get()

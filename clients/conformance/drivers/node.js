@@ -62,10 +62,12 @@ async function acquire(order) {
         held.set(order.as, begun.run);
         return { is: 'held', fence: begun.run.fence, attempt: begun.run.attempt };
     }
-    const hold =
-        order.family === 'semaphore'
-            ? await dsync.semaphore(client, key, { ...own, ...optionsOf(order, SEMAPHORE) })
-            : await dsync.lock(client, key, { ...own, ...optionsOf(order, LOCK) });
+    const asks = {
+        lock: () => dsync.lock(client, key, { ...own, ...optionsOf(order, LOCK) }),
+        semaphore: () => dsync.semaphore(client, key, { ...own, ...optionsOf(order, SEMAPHORE) }),
+        group: () => dsync.group(client, key).add({ ...own, ...optionsOf(order, HOLD) }),
+    };
+    const hold = await asks[order.family]();
     held.set(order.as, hold);
     return { is: 'held', fence: hold.fence, index: hold.index };
 }

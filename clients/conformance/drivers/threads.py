@@ -42,6 +42,11 @@ def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
             return {"is": "done", "text": (run.result or b"").decode()}
         held[order["as"]] = (run.hold, run, block)
         return {"is": "held", "fence": run.hold.fence, "attempt": run.attempt}
+    if order["family"] == "group":
+        block = dsync.group(client, key).member(**words)
+        hold = block.__enter__()
+        held[order["as"]] = (hold, None, block)
+        return {"is": "held", "fence": hold.fence}
     if order.get("min_hold") is not None:
         words["min_hold"] = order["min_hold"] / 1000
     if order["family"] == "semaphore":
@@ -78,7 +83,8 @@ def obey(order: Dict[str, Any]) -> Dict[str, Any]:
     if what == "release":
         return {"is": "released" if hold.release() else "lost"}
     if what == "done":
-        run.result = order["result"]
+        if run is not None:
+            run.result = order["result"]
         block.__exit__(None, None, None)
         return {"is": "done"}
     assert what == "forget", what

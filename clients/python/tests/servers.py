@@ -405,6 +405,11 @@ class Proxy:
         """What is sent still arrives, but nobody hears of it."""
         self._is_deaf.set()
 
+    def cut_new_connections(self) -> None:
+        """What is sent over connections that are opened from now on is lost. The old ones go on."""
+        self._is_cut = threading.Event()
+        self._is_cut.set()
+
     def delay_answers(self, seconds: float) -> None:
         """Each answer arrives so much later."""
         self._delay = seconds

@@ -48,8 +48,9 @@ type answer map[string]any
 
 // held is what an order has named.
 type held struct {
-	hold *dsync.Hold
-	run  *dsync.Run[string]
+	hold   *dsync.Hold
+	member *dsync.Member
+	run    *dsync.Run[string]
 }
 
 type driver struct {
@@ -145,6 +146,9 @@ func (d *driver) obey(order order) (answer, error) {
 	case "release":
 		return answer{"is": "released"}, named.hold.Release(ctx)
 	case "done":
+		if named.member != nil {
+			return answer{"is": "done"}, named.member.Done(ctx)
+		}
 		return answer{"is": "done"}, named.run.Done(ctx, order.Result)
 	case "forget":
 		named = held{}
@@ -173,6 +177,10 @@ func (d *driver) acquire(order order) (answer, error) {
 			return answer{"is": "done", "text": named.run.Result()}, nil
 		}
 		named.hold = named.run.Hold
+	case "group":
+		if named.member, err = dsync.NewGroup(d.client, order.Key, order.forGroup()...).Add(ctx); err == nil {
+			named.hold = named.member.Hold
+		}
 	case "semaphore":
 		named.hold, err = dsync.NewSemaphore(d.client, order.Key, order.forSemaphore()...).Acquire(ctx)
 	default:

@@ -68,6 +68,14 @@ func (o order) forSemaphore() []dsync.SemaphoreOption {
 	return options
 }
 
+func (o order) forGroup() []dsync.GroupOption {
+	var options []dsync.GroupOption
+	for _, option := range o.common() {
+		options = append(options, option)
+	}
+	return options
+}
+
 func (o order) forOnce() []dsync.OnceOption {
 	var options []dsync.OnceOption
 	for _, option := range o.common() {

@@ -5,7 +5,7 @@ use std::io::stdin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use dsync_client::aio::{Client, Hold, Run, Waits};
+use dsync_client::aio::{Client, Hold, Member, Run, Waits};
 use dsync_client::{Begun, Result};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -15,6 +15,7 @@ use crate::order::{Order, common};
 
 enum Held {
     Hold(Hold),
+    Member(Member),
     Run(Run),
 }
 
@@ -24,6 +25,7 @@ impl std::ops::Deref for Held {
     fn deref(&self) -> &Hold {
         match self {
             Held::Hold(hold) => hold,
+            Held::Member(member) => member,
             Held::Run(run) => run,
         }
     }
@@ -87,6 +89,7 @@ impl Driver {
                 let held = self.held.lock().expect("held");
                 let text = match &held[&order.name()] {
                     Held::Hold(hold) => format!("{hold:?}"),
+                    Held::Member(member) => format!("{member:?}"),
                     Held::Run(run) => format!("{run:?}"),
                 };
                 Ok(json!({ "is": "shown", "text": text }))
@@ -136,6 +139,7 @@ impl Driver {
                 let semaphore = order.semaphore(client.semaphore(key));
                 Held::Hold(ask!(semaphore, acquire, acquire_for, try_acquire))
             }
+            "group" => Held::Member(ask!(client.group(key), add, add_for, try_add)),
             _ => {
                 let lock = order.lock(client.lock(key));
                 Held::Hold(ask!(lock, acquire, acquire_for, try_acquire))
@@ -143,7 +147,7 @@ impl Driver {
         };
         let attempt = match &held {
             Held::Run(run) => Some(run.attempt()),
-            Held::Hold(_) => None,
+            Held::Hold(_) | Held::Member(_) => None,
         };
         let (fence, index) = (held.fence(), held.index());
         self.held.lock().expect("held").insert(order.name(), held);
@@ -178,6 +182,10 @@ impl Driver {
             ("release", Held::Hold(hold)) => {
                 hold.release().await?;
                 "released"
+            }
+            ("done", Held::Member(member)) => {
+                member.done().await?;
+                "done"
             }
             ("done", Held::Run(run)) => {
                 run.done(Some(order.text("result").as_bytes())).await?;

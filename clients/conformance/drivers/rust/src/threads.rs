@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dsync_client::{Begun, Cancel, Client, Hold, Result, Run};
+use dsync_client::{Begun, Cancel, Client, Hold, Member, Result, Run};
 use serde_json::{Value, json};
 
 use crate::order::{Order, common};
 
 enum Held {
     Hold(Hold),
+    Member(Member),
     Run(Run),
 }
 
@@ -22,6 +23,7 @@ impl std::ops::Deref for Held {
     fn deref(&self) -> &Hold {
         match self {
             Held::Hold(hold) => hold,
+            Held::Member(member) => member,
             Held::Run(run) => run,
         }
     }
@@ -64,6 +66,7 @@ impl Driver {
                 let held = self.held.lock().expect("held");
                 let text = match &held[&order.name()] {
                     Held::Hold(hold) => format!("{hold:?}"),
+                    Held::Member(member) => format!("{member:?}"),
                     Held::Run(run) => format!("{run:?}"),
                 };
                 Ok(json!({ "is": "shown", "text": text }))
@@ -118,6 +121,7 @@ impl Driver {
                 let semaphore = order.semaphore(client.semaphore(key));
                 Held::Hold(ask!(semaphore, acquire, acquire_for, try_acquire))
             }
+            "group" => Held::Member(ask!(client.group(key), add, add_for, try_add)),
             _ => {
                 let lock = order.lock(client.lock(key));
                 Held::Hold(ask!(lock, acquire, acquire_for, try_acquire))
@@ -125,7 +129,7 @@ impl Driver {
         };
         let attempt = match &held {
             Held::Run(run) => Some(run.attempt()),
-            Held::Hold(_) => None,
+            Held::Hold(_) | Held::Member(_) => None,
         };
         let (fence, index) = (held.fence(), held.index());
         self.held.lock().expect("held").insert(order.name(), held);
@@ -152,6 +156,10 @@ impl Driver {
             ("release", Held::Hold(hold)) => {
                 hold.release()?;
                 "released"
+            }
+            ("done", Held::Member(member)) => {
+                member.done()?;
+                "done"
             }
             ("done", Held::Run(run)) => {
                 run.done(Some(order.text("result").as_bytes()))?;
