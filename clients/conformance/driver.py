@@ -28,6 +28,7 @@ class Driver:
         )
         self._numbers = itertools.count(1)
         self._pending: Dict[int, Future[Answer]] = {}
+        self._orders: Dict[int, str] = {}
         self._said: List[str] = []
         threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._keep_stderr, daemon=True).start()
@@ -45,7 +46,7 @@ class Driver:
         """Gives an order, and returns what will be its answer."""
         number = next(self._numbers)
         answer: Future[Answer] = Future()
-        self._pending[number] = answer
+        self._pending[number], self._orders[number] = answer, f"{order} {words}"
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"id": number, "do": order, **words}) + "\n")
         self._process.stdin.flush()
@@ -54,6 +55,10 @@ class Driver:
     def ask(self, order: str, *, within: float = SOON, **words: Any) -> Answer:
         """Gives an order, and waits for its answer."""
         return self.begin(order, **words).result(timeout=within)
+
+    def unanswered(self) -> List[str]:
+        """The orders whose answers have not come."""
+        return list(self._orders.values())
 
     def kill(self) -> None:
         """Ends the process as kill -9 does."""
@@ -68,6 +73,7 @@ class Driver:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             answer = json.loads(line)
+            self._orders.pop(answer["id"])
             self._pending.pop(answer["id"]).set_result(answer)
         for left in list(self._pending.values()):
             left.set_exception(AssertionError(f"the driver has ended:\n{self.said()}"))

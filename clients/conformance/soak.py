@@ -51,7 +51,8 @@ TOPOLOGIES: Tuple[Type[Topology], ...] = (One, Group, Slots, Hosts, SlotsOnHosts
 class Member:
     """A driver of the fleet, which is started anew when it was killed."""
 
-    def __init__(self, command: List[str], topology: Topology) -> None:
+    def __init__(self, name: str, command: List[str], topology: Topology) -> None:
+        self.name = name
         self._start = lambda: Driver(command, topology.mode, topology.ports())
         self._driver = self._start()
         self._lock = threading.Lock()
@@ -187,7 +188,8 @@ class Fleet:
         for worker in workers:
             worker.join(4 * SOON)
             if worker.is_alive():
-                self.ledger.wrong("an order was never answered")
+                left = [f"{member.name}: {order}" for member in self.members for order in member.driver().unanswered()]
+                self.ledger.wrong(f"an order was never answered: {left}")
         self.settle()
         for claim in self.topology.claims:
             self.ledger.claim(claim)
@@ -233,7 +235,7 @@ def members_of(topology: Topology, chosen: Dict[str, List[str]], chance: random.
     while len(members) < DRIVERS:
         name = chance.choice(sorted(chosen))
         try:
-            members.append(Member(chosen[name], topology))
+            members.append(Member(name, chosen[name], topology))
             print(f"{topology.name}: {name}", flush=True)
         except Cannot:
             del chosen[name]
