@@ -29,6 +29,7 @@ class Driver:
         self._numbers = itertools.count(1)
         self._pending: Dict[int, Future[Answer]] = {}
         self._orders: Dict[int, str] = {}
+        self._has_ended = False
         self._said: List[str] = []
         threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._keep_stderr, daemon=True).start()
@@ -47,6 +48,7 @@ class Driver:
         number = next(self._numbers)
         answer: Future[Answer] = Future()
         self._pending[number], self._orders[number] = answer, f"{order} {words}"
+        assert not self._has_ended, "the driver has ended"
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"id": number, "do": order, **words}) + "\n")
         self._process.stdin.flush()
@@ -75,6 +77,7 @@ class Driver:
             answer = json.loads(line)
             self._orders.pop(answer["id"])
             self._pending.pop(answer["id"]).set_result(answer)
+        self._has_ended = True
         for left in list(self._pending.values()):
             left.set_exception(AssertionError(f"the driver has ended:\n{self.said()}"))
 

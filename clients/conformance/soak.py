@@ -88,12 +88,12 @@ class Fleet:
         for member in self.members:
             member.close()
 
-    def ask(self, member: Member, order: str, **words: Any) -> Answer:
-        answer = member.driver().ask(order, within=4 * SOON, **words)
+    def ask(self, driver: Driver, order: str, **words: Any) -> Answer:
+        answer = driver.ask(order, within=4 * SOON, **words)
         self.ledger.count(answer)
         return answer
 
-    def acquire(self, member: Member, name: str, key: str, wait: int) -> Answer:
+    def acquire(self, driver: Driver, name: str, key: str, wait: int) -> Answer:
         words: Dict[str, Any] = {"key": key, "lease": LEASE, "wait": wait}
         if key.startswith(self.topology.confirmed or ("?",)):
             words["replicas"] = self.topology.replicas
@@ -101,7 +101,7 @@ class Fleet:
         words["family"] = next(family for kind, family in families.items() if key.startswith(kind))
         if words["family"] == "semaphore":
             words["limit"] = LIMIT
-        return self.ask(member, "acquire", **{"as": name}, **words)
+        return self.ask(driver, "acquire", **{"as": name}, **words)
 
     def work(self, number: int) -> None:
         """One worker: takes something, works, ends it, again and again."""
@@ -111,9 +111,9 @@ class Fleet:
         while not self.is_over.is_set():
             turn += 1
             name = f"{number}.{turn}"
-            # A driver that is killed answers nothing any more.
+            # A driver that is killed answers nothing any more, and the next one knows nothing of its holds.
             with contextlib.suppress(AssertionError, OSError, Cannot, KeyError):
-                self.take(member, name, self.choose(chance), chance)
+                self.take(member.driver(), name, self.choose(chance), chance)
 
     def choose(self, chance: random.Random) -> str:
         if chance.random() < 0.2:
@@ -122,9 +122,9 @@ class Fleet:
             return f"{self.topology.work}{self._works}"
         return chance.choice(self.topology.keys)
 
-    def take(self, member: Member, name: str, key: str, chance: random.Random) -> None:
+    def take(self, driver: Driver, name: str, key: str, chance: random.Random) -> None:
         asked = time.monotonic()
-        answer = self.acquire(member, name, key, wait=chance.choice([0, 200, 2_000]))
+        answer = self.acquire(driver, name, key, wait=chance.choice([0, 200, 2_000]))
         if answer["is"] != "held":
             if answer["is"] not in NO_HOLD | {"done"}:
                 self.ledger.wrong(f"{key}: {answer}")
@@ -137,19 +137,19 @@ class Fleet:
                 # Sometimes longer than the lease.
                 time.sleep(chance.choice([0.0, 0.01, 0.2, 0.2, LEASE / 1_000]) * chance.random())
                 looked = time.monotonic()
-                if self.ask(member, "look", **{"as": name})["is"] != "held":
+                if self.ask(driver, "look", **{"as": name})["is"] != "held":
                     break
                 until = looked
-            self.end(member, name, key, chance)
+            self.end(driver, name, key, chance)
         finally:
             self.ledger.claim(Claim(key, name, fence, asked, granted, until))
 
-    def end(self, member: Member, name: str, key: str, chance: random.Random) -> None:
+    def end(self, driver: Driver, name: str, key: str, chance: random.Random) -> None:
         if key.startswith("work") and chance.random() < 0.7:
-            if self.ask(member, "done", result="r", **{"as": name})["is"] == "done":
+            if self.ask(driver, "done", result="r", **{"as": name})["is"] == "done":
                 self.ledger.done(key)
         elif chance.random() < 0.95:
-            self.ask(member, "release", **{"as": name})
+            self.ask(driver, "release", **{"as": name})
         # The others are left to the end of the process, or of the round.
 
     def fail(self, seconds: float) -> None:
@@ -200,9 +200,10 @@ class Fleet:
         for member in self.members:
             member.kill()
         self.topology.heal()
+        driver = self.members[0].driver()
         for key in self.topology.keys:
             deadline = time.monotonic() + SERVED_WITHIN
-            while (answer := self.acquire(self.members[0], key, key, wait=1_000))["is"] != "held":
+            while (answer := self.acquire(driver, key, key, wait=1_000))["is"] != "held":
                 if answer["is"] == "cannot" or time.monotonic() > deadline:
                     break
             if answer["is"] == "cannot":
@@ -211,7 +212,7 @@ class Fleet:
                 roles = [server.client().execute_command("ROLE") for server in self.topology.servers()]
                 self.ledger.wrong(f"{key} cannot be taken {SERVED_WITHIN} s after the last fault: {answer}; {roles}")
             else:
-                self.ask(self.members[0], "release", **{"as": key})
+                self.ask(driver, "release", **{"as": key})
         self.close()
         for server in self.topology.servers():
             self.look_for_leftovers(server.client())
