@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional
 
-from servers import Cluster, Server, eventually, promote, replica_of
+from servers import Cluster, Proxy, Server, eventually, promote, replica_of
 
 from driver import Driver
 
@@ -18,6 +18,7 @@ class Lab:
         self.mode = mode
         self._servers: List[Server] = []
         self._drivers: List[Driver] = []
+        self._proxies: List[Proxy] = []
         self._aside = ThreadPoolExecutor()
         self._cluster: Optional[Cluster] = None
         #: A key of `server`.
@@ -34,6 +35,8 @@ class Lab:
     def __exit__(self, *_: Any) -> None:
         for driver in self._drivers:
             driver.kill()
+        for proxy in self._proxies:
+            proxy.close()
         for server in self._servers:
             server.close()
         if self._cluster is not None:
@@ -73,6 +76,13 @@ class Lab:
         self._drivers.append(driver)
         return driver
 
+    def behind_a_proxy(self) -> Proxy:
+        """The driver is another one from now on, behind a proxy, which is closed with the lab."""
+        proxy = Proxy(self.server.port)
+        self._proxies.append(proxy)
+        self.driver = self.another("one", [proxy.port])
+        return proxy
+
     def fail_over(self) -> None:
         """The standby takes over, as an operator orders it."""
         if self.mode == "cluster":
@@ -89,6 +99,10 @@ class Lab:
             # Its replica answers otherwise MOVED.
             client.execute_command("READONLY")
         return client.execute_command(*words)
+
+    def close_connections(self) -> None:
+        """Closes all connections to the server that has the key, but for those of its replicas."""
+        self.ask("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "yes")
 
     def aside(self, work: Callable[[], Any]) -> Future[Any]:
         """Does something that takes long, while the row goes on."""

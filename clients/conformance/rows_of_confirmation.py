@@ -154,7 +154,7 @@ def work_is_done_over_connections_that_were_closed(lab: Lab) -> None:
     """What was sent over such a connection was not carried out, so the repetition is the first."""
     for family in ("once", "group"):
         hold(lab, family, family=family, lease=60_000, replicas=1)
-        lab.ask("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "yes")
+        lab.close_connections()
         time.sleep(0.5)
         is_(record(lab).result(timeout=SOON), "done")
     assert lab.ask("DONCE.GET", "once", server=lab.standby)[0] == "DONE"

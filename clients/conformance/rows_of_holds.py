@@ -8,7 +8,7 @@ import time
 from typing import Callable, Iterator
 
 import redis
-from servers import SOON, Proxy, eventually
+from servers import SOON, eventually
 
 from lab import Lab
 from rows import Cannot, hold, is_, is_recorded, other_hold_lives_on, record, row, told
@@ -28,8 +28,7 @@ def loss_is_told_within_the_lease_of_a_stopped_server(lab: Lab) -> None:
 
 @row("one")
 def lease_counts_from_when_its_request_was_sent(lab: Lab) -> None:
-    proxy = Proxy(lab.server.port)
-    lab.driver = lab.another("one", [proxy.port])
+    proxy = lab.behind_a_proxy()
     # From here on it has a connection.
     hold(lab, key="other")
     # A second `h` would release the first one, and its answer would come later for that.
@@ -39,7 +38,6 @@ def lease_counts_from_when_its_request_was_sent(lab: Lab) -> None:
     proxy.cut()
     # Its last request was sent 1.5 s ago.
     told(lab, 8.2)
-    proxy.close()
 
 
 @row("one")

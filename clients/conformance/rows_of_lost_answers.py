@@ -6,75 +6,60 @@ import os
 import signal
 import time
 
-from servers import SOON, Proxy, eventually
+from servers import SOON, eventually
 
 from lab import Lab
 from rows import Cannot, first_holder, hold, is_, is_recorded, record, row, wait_for
 
 
-def behind_a_proxy(lab: Lab) -> Proxy:
-    """The driver of the row is one behind a proxy from now on."""
-    proxy = Proxy(lab.server.port)
-    lab.driver = lab.another("one", [proxy.port])
-    return proxy
-
-
-def close_connections(lab: Lab) -> None:
-    lab.ask("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "yes")
-
-
 @row("one")
 def release_whose_answer_is_lost_is_one(lab: Lab) -> None:
-    proxy = behind_a_proxy(lab)
+    proxy = lab.behind_a_proxy()
     hold(lab, lease=60_000)
     proxy.cut_answers()
     released = lab.driver.begin("release", **{"as": "h"})
     eventually(lambda: lab.ask("DLOCK.INFO", "k") is None, "a release that nobody has heard of")
     proxy.mend()
     is_(released.result(timeout=SOON), "released")
-    proxy.close()
 
 
 @row("one")
 def work_whose_answer_is_lost_is_done(lab: Lab) -> None:
-    proxy = behind_a_proxy(lab)
+    proxy = lab.behind_a_proxy()
     hold(lab, "job", family="once", lease=60_000)
     proxy.cut_answers()
     done = record(lab)
     eventually(lambda: lab.ask("DONCE.GET", "job"), "a result that nobody has heard of")
     proxy.mend()
     is_recorded(done, lab, "job")
-    proxy.close()
 
 
 @row("one")
 def member_whose_answer_is_lost_is_done(lab: Lab) -> None:
-    proxy = behind_a_proxy(lab)
+    proxy = lab.behind_a_proxy()
     hold(lab, "jobs", family="group", lease=60_000)
     proxy.cut_answers()
     done = lab.driver.begin("done", result="", **{"as": "h"})
     eventually(lambda: lab.ask("DWG.WAIT", "jobs") == [1, 0], "a tally that nobody has heard of")
     proxy.mend()
     is_(done.result(timeout=SOON), "done")
-    proxy.close()
 
 
 @row("one")
 def work_that_is_told_after_another_has_begun_is_lost(lab: Lab) -> None:
-    proxy = behind_a_proxy(lab)
+    proxy = lab.behind_a_proxy()
     hold(lab, "job", family="once", lease=4_000)
     proxy.cut()
     done = record(lab)
     assert lab.ask("DONCE.BEGIN", "job", "TOKEN", "another", "PX", 60_000, "BLOCK", 60_000)[0] == "RUN"
     proxy.mend()
     is_(done.result(timeout=SOON), "lost")
-    proxy.close()
 
 
 @row("one", "pair")
 def renewals_whose_answers_are_lost_lose_nothing(lab: Lab) -> None:
     """All are in one write. With a replica they are confirmed."""
-    proxy = behind_a_proxy(lab)
+    proxy = lab.behind_a_proxy()
     words = {"family": "lock", "lease": 9_000, "wait": None, "replicas": 1 if lab.mode == "pair" else None}
     names = [str(number) for number in range(8)]
     for answer in [lab.driver.begin("acquire", key=name, **{"as": name}, **words) for name in names]:
@@ -86,12 +71,11 @@ def renewals_whose_answers_are_lost_lose_nothing(lab: Lab) -> None:
         is_(answer.result(timeout=SOON), "held")
     for name in names:
         is_(lab.driver.ask("release", **{"as": name}), "released")
-    proxy.close()
 
 
 @row("pair")
 def confirmed_work_whose_answer_is_lost_is_not_lost(lab: Lab) -> None:
-    proxy = behind_a_proxy(lab)
+    proxy = lab.behind_a_proxy()
     hold(lab, "job", family="once", lease=60_000, replicas=1)
     proxy.cut_answers()
     done = record(lab)
@@ -100,12 +84,11 @@ def confirmed_work_whose_answer_is_lost_is_not_lost(lab: Lab) -> None:
     # Nobody can confirm what was recorded over a connection that is dead.
     assert done.result(timeout=SOON)["is"] in ("done", "not confirmed"), done.result()
     assert lab.ask("DONCE.GET", "job")[0] == "DONE"
-    proxy.close()
 
 
 @row("one")
 def grant_whose_answer_is_lost_is_the_hold(lab: Lab) -> None:
-    proxy = behind_a_proxy(lab)
+    proxy = lab.behind_a_proxy()
     lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60_000)
     answer = wait_for(lab, lab.driver, "k")
     proxy.cut_answers()
@@ -114,7 +97,6 @@ def grant_whose_answer_is_lost_is_the_hold(lab: Lab) -> None:
     fence = first_holder(lab, "k")["fence"]
     proxy.mend()
     assert is_(answer.result(timeout=SOON), "held")["fence"] == fence
-    proxy.close()
 
 
 @row("one")
@@ -188,7 +170,7 @@ def hold_outlives_connections_that_are_closed(lab: Lab) -> None:
     hold(lab, lease=4_000)
     lost = lab.driver.begin("until_lost", ms=9_000, **{"as": "h"})
     while not lost.done():
-        close_connections(lab)
+        lab.close_connections()
         time.sleep(0.3)
     is_(lost.result(), "held")
     is_(lab.driver.ask("release", **{"as": "h"}), "released")
@@ -200,7 +182,7 @@ def waiter_keeps_its_place_over_connections_that_are_closed(lab: Lab) -> None:
     answer = wait_for(lab, lab.driver, "k")
     lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "behind", "PX", 60_000, "QUEUE", 60_000)
     for _ in range(5):
-        close_connections(lab)
+        lab.close_connections()
         time.sleep(0.2)
     lab.ask("DLOCK.RELEASE", "k", "mine")
     is_(answer.result(timeout=SOON), "held")
@@ -210,7 +192,7 @@ def waiter_keeps_its_place_over_connections_that_are_closed(lab: Lab) -> None:
 @row("one")
 def place_is_kept_while_new_connections_are_dead(lab: Lab) -> None:
     """A place is kept for five seconds from the last request for it."""
-    proxy = behind_a_proxy(lab)
+    proxy = lab.behind_a_proxy()
     if "process" in hold(lab, key="other"):
         raise Cannot("each wait has connections of its own")
     is_(lab.driver.ask("release", **{"as": "h"}), "released")
@@ -223,4 +205,3 @@ def place_is_kept_while_new_connections_are_dead(lab: Lab) -> None:
     lab.ask("DLOCK.RELEASE", "k", "mine")
     is_(answer.result(timeout=SOON), "held")
     assert lab.waiters("k") == 1
-    proxy.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from servers import SOON, Proxy, eventually, until_in_sync
+from servers import SOON, eventually, until_in_sync
 
 from driver import Answer
 from lab import Lab
@@ -26,8 +26,7 @@ def places(lab: Lab) -> int:
 
 @row("one")
 def index_is_kept_when_its_answer_is_lost(lab: Lab) -> None:
-    proxy = Proxy(lab.server.port)
-    lab.driver = lab.another("one", [proxy.port])
+    proxy = lab.behind_a_proxy()
     # From here on it has a connection.
     if "process" in hold(lab, key="other"):
         raise Cannot("each hold has a connection of its own")
@@ -37,7 +36,6 @@ def index_is_kept_when_its_answer_is_lost(lab: Lab) -> None:
     proxy.mend()
     assert is_(asked.result(timeout=SOON), "held")["index"] == 0
     assert is_(begin(lab, "b", limit=2, index=True).result(timeout=SOON), "held")["index"] == 1
-    proxy.close()
 
 
 @row("one")

@@ -6,7 +6,7 @@ import re
 import socket
 import time
 
-from servers import SOON, Proxy, eventually
+from servers import SOON, eventually
 
 from lab import Lab
 from rows import Cannot, first_holder, hold, is_, row, wait_for
@@ -38,13 +38,10 @@ def try_of_a_dead_server_is_short(lab: Lab) -> None:
 
 @row("one")
 def try_behind_a_cut_network_is_short(lab: Lab) -> None:
-    proxy = Proxy(lab.server.port)
-    driver = lab.another("one", [proxy.port])
-    is_(driver.ask("acquire", family="lock", key="a", lease=30_000, wait=0, **{"as": "a"}), "held")
+    proxy = lab.behind_a_proxy()
+    is_(lab.driver.ask("acquire", family="lock", key="a", lease=30_000, wait=0, **{"as": "a"}), "held")
     proxy.cut()
-    lab.driver = driver
     try_is_short(lab, proxy.port)
-    proxy.close()
 
 
 @row("one")
@@ -136,10 +133,8 @@ def owner_is_user_host_and_process(lab: Lab) -> None:
 @row("one")
 def token_is_never_shown(lab: Lab) -> None:
     # The server shows it nowhere either, so it is read from what was sent.
-    proxy = Proxy(lab.server.port)
-    lab.driver = lab.another("one", [proxy.port])
+    proxy = lab.behind_a_proxy()
     hold(lab)
     token = re.findall(rb"TOKEN\r\n\$\d+\r\n([^\r]+)", proxy.sent)[-1].decode()
     shown = is_(lab.driver.ask("show", **{"as": "h"}), "shown")["text"]
     assert token not in shown, shown
-    proxy.close()
