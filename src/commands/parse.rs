@@ -28,6 +28,7 @@ impl<'a> Argv<'a> for Args<'a> {
 ///
 /// `bound` returns the value of a setting. It is called only for arguments that this setting bounds, because
 /// reading settings for every request would cost time.
+#[inline(always)]
 pub(super) fn parse<'a>(
     row: &Row,
     argv: &impl Argv<'a>,
@@ -162,6 +163,7 @@ fn value_of(max: Max, bound: &impl Fn(BoundSetting) -> u64) -> u64 {
 
 /// Returns the option that begins with this word, and its place among the options. For one of several alternatives
 /// (EX or PX) the place is that of the whole choice, so that only one of them can be given.
+#[inline(always)]
 fn find_option<'t>(options: &'t [Arg], word: &[u8]) -> Option<(usize, &'t Arg)> {
     for (nth, option) in options.iter().enumerate() {
         if let Kind::OneOf(alternatives) = option.kind {
