@@ -6,7 +6,7 @@ use crate::module::parking::respond;
 use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;
 use crate::module::redis::probe;
-use crate::module::{entropy, run, settings};
+use crate::module::{entropy, reply, run, settings};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::{Claim, ClientId, LeaseMs, MonoUs, Now, Token};
 use dsync_engine::{LaneName, Refusal, Reply, Request};
@@ -106,7 +106,13 @@ fn ask(call: &Call<'_>, claim: Claim, has_room: bool) -> CommandResult {
     if lacks_memory && !has_room && !probe::denies_memory(ctx, call.key.bytes()) {
         return ask_with_room(call, claim);
     }
-    respond(ctx, call.key.bytes(), reply);
+    match (reply, token) {
+        // The client has spelled its token itself.
+        (Reply::Now(Answer::Granted { fence, index, .. }), Some(token)) => {
+            reply::granted(ctx, token, fence, index);
+        }
+        (reply, _) => respond(ctx, call.key.bytes(), reply),
+    }
     Ok(())
 }
 

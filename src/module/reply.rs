@@ -2,7 +2,7 @@
 
 use super::redis::context::Ctx;
 use dsync_engine::answer::Answer;
-use dsync_engine::types::{Rank, new_token_buffer};
+use dsync_engine::types::{Fence, Rank, new_token_buffer};
 use dsync_engine::{FullQueue, Refusal};
 
 /// Writes the reply for an answer of the engine.
@@ -13,10 +13,7 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
             fence,
             index,
         } => {
-            ctx.array(2 + usize::from(index.is_some()));
-            ctx.bulk(token.text(&mut new_token_buffer()));
-            ctx.integer(fence.0.cast_signed());
-            index.map(|index| ctx.integer(i64::from(index)));
+            granted(ctx, token.text(&mut new_token_buffer()), *fence, *index);
         }
         Answer::Run {
             token,
@@ -71,6 +68,16 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
         Answer::Demoted => {
             ctx.error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)");
         }
+    }
+}
+
+/// Writes the reply to a request that was granted, with the text of its token.
+pub(crate) fn granted(ctx: Ctx<'_>, token: &[u8], fence: Fence, index: Option<u32>) {
+    ctx.array(2 + usize::from(index.is_some()));
+    ctx.bulk(token);
+    ctx.integer(fence.0.cast_signed());
+    if let Some(index) = index {
+        ctx.integer(index.into());
     }
 }
 
