@@ -143,15 +143,14 @@ impl Change {
         !matches!(self, Change::Renew { .. }) && !self.is_of_queue()
     }
 
+    /// Whether the change may put another limit in force.
+    pub fn is_of_limit(&self) -> bool {
+        matches!(self, Change::Limit(_) | Change::Pin(_))
+    }
+
     /// Whether the change, unless it ends a hold, may let in more than before.
     pub fn may_free_capacity(&self) -> bool {
-        matches!(
-            self,
-            Change::Limit(_)
-                | Change::Pin(_)
-                | Change::Delay { until: None }
-                | Change::Pause { .. }
-        )
+        self.is_of_limit() || matches!(self, Change::Delay { until: None } | Change::Pause { .. })
     }
 }
 

@@ -212,10 +212,13 @@ impl<'v> Visit<'v> {
         let engine = &mut *self.engine;
         let body = self.state.and_then(|id| engine.store.body_mut(id));
         let body = body.ok_or(Misfit::Full)?;
-        let (family, changes_before) = (body.family(), body.limits().changes);
+        let family = body.family();
+        let changes_before = change.is_of_limit().then(|| body.limits().changes);
         let ended = body.apply(change)?;
-        let limit_changes = body.limits().changes.saturating_sub(changes_before);
-        engine.stats.counters_mut(family).limit_changes += limit_changes;
+        if let Some(before) = changes_before {
+            let limit_changes = body.limits().changes.saturating_sub(before);
+            engine.stats.counters_mut(family).limit_changes += limit_changes;
+        }
         let in_lanes = family == Family::Semaphore
             && (engine.queues.keep_any_lanes() || body.holds().keeps_turns());
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
@@ -262,6 +265,7 @@ impl<'v> Visit<'v> {
     }
 
     /// Makes an empty state if the key has none. Returns its id; `None` if all two billion ids are in use.
+    #[inline(always)]
     pub(crate) fn make_state(&mut self, family: Family) -> Option<StateId> {
         if self.state.is_none() {
             self.note_capacity();
