@@ -332,6 +332,7 @@ impl Hold {
     }
 
     /// Changes the numbers, which may then fit into the fields, or no longer.
+    #[inline(always)]
     fn set_numbers(&mut self, numbers: Numbers) {
         if self.fit(numbers).is_none() {
             self.box_numbers(numbers);

@@ -29,6 +29,9 @@
 //!   request of a queue waits although it could be granted;
 //! - [`info`], [`held`]: what operators look at: one key, and all holds.
 //!
+//! `#[inline(always)]` marks what each grant or renewal passes: small functions with several callers, whose calls would cost
+//! more than their work (`make bench-instructions`: 3 % of an ACQUIRE).
+//!
 //! Values in the keyspace that are pointers to states were rejected: the server may free values on another thread, and
 //! the deadline index would have to reach into them by raw pointers.
 

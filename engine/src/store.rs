@@ -229,6 +229,7 @@ impl Store {
     }
 
     /// Notes which connection the hold was given to, and whether it ends with that connection.
+    #[inline(always)]
     pub fn bind(&mut self, id: StateId, fence: Fence, client: ClientId, ephemeral: bool) {
         let Some(state) = self.states.get_mut(id) else {
             return;

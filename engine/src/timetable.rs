@@ -53,6 +53,7 @@ impl<S: Copy + Ord, M: Copy + Ord, V> Timetable<S, M, V> {
     }
 
     /// Removes the subject. Returns what was noted beside its moment.
+    #[inline(always)]
     pub fn remove(&mut self, subject: S) -> Option<V> {
         let (moment, note) = self.by_subject.remove(&subject)?;
         self.by_moment.remove(&(moment, subject));

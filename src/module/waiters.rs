@@ -48,6 +48,7 @@ pub(super) fn take_undelivered(client: ClientId) -> Option<HandedOver> {
 }
 
 /// Notes the answers that a call has decided. The waiters' clients stay parked until they are released.
+#[inline(always)]
 pub(super) fn decided(ctx: Ctx<'_>, wakes: &mut Vec<Wake>) {
     if !wakes.is_empty() {
         wakes.drain(..).for_each(|wake| note(ctx, wake));

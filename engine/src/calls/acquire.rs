@@ -34,6 +34,7 @@ impl Visit<'_> {
     }
 
     /// Serves a request that has just joined the queue, and returns what its client is told now.
+    #[inline(always)]
     pub(crate) fn reply(&mut self, asked: Asked) -> Reply {
         let asking = match asked {
             Ok(asking) => asking,
@@ -131,6 +132,7 @@ impl Visit<'_> {
     }
 
     /// Answers the request if its token has a grant already.
+    #[inline(always)]
     fn repeat_request(&mut self, request: &Request) -> Result<(), Answer> {
         // No hold has a token that was made just now.
         if !request.may_return {
@@ -141,6 +143,7 @@ impl Visit<'_> {
         granted.map_or(Ok(()), Err)
     }
 
+    #[inline(always)]
     fn grant_at_once(&mut self, request: Request) -> Answer {
         let vacant = self.queue().and_then(|queue| queue.find(&request.token));
         let vacant = vacant.map(Place::rank);

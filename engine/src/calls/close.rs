@@ -83,10 +83,12 @@ impl Visit<'_> {
             self.vanish();
         } else {
             let (lease, moment) = self.engine.index(id);
-            let lease = lease.map(|due| due.0.saturating_sub(self.now.lease.0));
-            let moment = moment.map(|at| at.ms_left(self.now.unix()).saturating_mul(1_000));
-            let all = lease.into_iter().chain(moment);
-            all.for_each(|us| self.comes_due_in(us));
+            if let Some(due) = lease {
+                self.comes_due_in(due.0.saturating_sub(self.now.lease.0));
+            }
+            if let Some(at) = moment {
+                self.comes_due_in(at.ms_left(now).saturating_mul(1_000));
+            }
         }
         self.is_stale = false;
     }

@@ -66,6 +66,7 @@ impl Visit<'_> {
     }
 
     /// Carries out what has come due for the holds and the queue of this key, even if the timer is late.
+    #[inline(always)]
     pub(crate) fn catch_up(&mut self) {
         if self.now.may_write {
             self.lapse_due();
@@ -75,6 +76,7 @@ impl Visit<'_> {
 
     /// Ends the holds of this key whose lease has run out, up to `LAPSES`. A hold that was granted to a kept place, and
     /// whose token was not heard from, ends as if its grant had not been delivered.
+    #[inline(always)]
     fn lapse_due(&mut self) {
         if let Some(id) = self.state
             && self.engine.term.is_walking()
@@ -104,6 +106,7 @@ impl Visit<'_> {
     }
 
     /// Ends what closes this key, each if its time is up.
+    #[inline(always)]
     pub(crate) fn open_due(&mut self) {
         let Some(body) = self.body().filter(|body| body.opens_at().is_some()) else {
             return;

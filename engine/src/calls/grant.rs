@@ -65,6 +65,7 @@ impl Visit<'_> {
 
     /// Returns the grant that the token already has, if any: the same fence, a new lease from now, bound to the
     /// connection that asks. The counters do not count it again.
+    #[inline(always)]
     pub(crate) fn repeat_grant(
         &mut self,
         token: &Token,
@@ -85,6 +86,7 @@ impl Visit<'_> {
     }
 
     /// Returns the answer that tells a request that it holds.
+    #[inline(always)]
     pub(crate) fn granted(&self, token: Token, claim: Claim, fence: Fence) -> Answer {
         let body = self.body();
         match body.and_then(Body::once) {
@@ -138,7 +140,7 @@ impl Visit<'_> {
     }
 
     /// Gives the lease of a hold its end, and says until when its place stays taken if it was granted with MINHOLD.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_moments(&mut self, fence: Fence, due: LeaseUs, rests_until: Option<LeaseUs>) {
         if let Some(id) = self.state {
             let term = &mut self.engine.term;
@@ -149,6 +151,7 @@ impl Visit<'_> {
     }
 
     /// Notes which connection the hold was given to: INFO shows it, and the end of an EPHEMERAL hold depends on it.
+    #[inline(always)]
     fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) {
         if let Some(id) = self.state {
             self.engine.store.bind(id, fence, client, ephemeral);

@@ -34,7 +34,7 @@ impl Engine {
 impl Visit<'_> {
     /// Answers waiters while the first of them can be answered, up to `SLICE`. Also finishes a round that is over, which
     /// is all that there may be to do for a key without a queue, as most keys are.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn serve(&mut self) {
         match self.queue {
             Some(queue) => self.serve_queue(queue),

@@ -124,6 +124,7 @@ impl Part {
 }
 
 impl Body {
+    #[inline(always)]
     pub fn new(family: Family) -> Body {
         Body(Content::Open(match family {
             Family::Lock => Value::Lock(Lock::default()),
@@ -252,7 +253,7 @@ impl Body {
 
     /// Calls `each` with what closes the key, a delay and a pause, in the order in which they end and are saved. Not an
     /// iterator, because every visit asks, and nearly every key is open.
-    #[inline]
+    #[inline(always)]
     fn for_each_closing(&self, mut each: impl FnMut(Closing)) {
         if let Some(until) = self.delayed_until() {
             each(Closing {
@@ -322,6 +323,7 @@ impl Body {
 
     /// Whether something keeps the key: a hold, a pause, a pinned limit, or what is still retained. `waited` says that
     /// requests wait for it.
+    #[inline(always)]
     pub(crate) fn outlives_use(&self, settings: &Settings, waited: bool, now: UnixMs) -> bool {
         // The first that waits for a lock makes a new one.
         let is_waited_for = waited && self.family() != Family::Lock;

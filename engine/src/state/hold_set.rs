@@ -90,7 +90,7 @@ impl HoldSet {
     }
 
     /// Returns the only hold, or the maps of several.
-    #[inline]
+    #[inline(always)]
     fn parts(&self) -> (Option<&Hold>, Option<&Many>) {
         match self {
             HoldSet::Few(hold) => (hold.as_ref(), None),
@@ -128,6 +128,7 @@ impl HoldSet {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn by_token(&self, token: &Token) -> Option<&Hold> {
         match self.parts() {
             (one, None) => one.filter(|hold| hold.has_token(token)),
@@ -142,6 +143,7 @@ impl HoldSet {
     }
 
     /// Returns the hold whose lease runs out first, and when. Holds whose `due` is before `since` do not count.
+    #[inline(always)]
     pub(crate) fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
         let (one, many) = self.parts();
         if let Some(many) = many {
@@ -186,6 +188,7 @@ impl HoldSet {
     }
 
     /// Whether such a hold could be added: no two holds of a set have the same fence, token or index.
+    #[inline(always)]
     pub(crate) fn accepts(&self, grant: &Grant) -> bool {
         let is_taken = grant.index.is_some_and(|n| match self.parts() {
             (one, None) => one.is_some_and(|hold| hold.index() == Some(n)),
@@ -209,6 +212,7 @@ impl HoldSet {
     }
 
     /// Adds a hold. [`HoldSet::accepts`] must have returned true for it.
+    #[inline(always)]
     pub(super) fn insert(&mut self, hold: Hold) {
         debug_assert!(self.accepts(&hold.to_grant()));
         match self {
@@ -276,6 +280,7 @@ impl HoldSet {
     }
 
     /// Sets the moments of a hold on this server's lease clock. Returns whether there is such a hold.
+    #[inline(always)]
     pub(super) fn set_moments(&mut self, fence: Fence, moments: Moments) -> bool {
         let before = self.change(fence, |hold| {
             let before = hold.due;
@@ -308,6 +313,7 @@ impl HoldSet {
     ///
     /// # Errors
     /// If there is no such hold.
+    #[inline(always)]
     pub(super) fn change<R>(
         &mut self,
         fence: Fence,

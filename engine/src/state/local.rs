@@ -16,6 +16,7 @@ impl Body {
     }
 
     /// Sets the moments of a hold on this server's lease clock. Returns whether there is such a hold.
+    #[inline(always)]
     pub fn set_moments(&mut self, fence: Fence, moments: Moments) -> bool {
         let holds = self.holds_mut();
         holds.is_ok_and(|holds| holds.set_moments(fence, moments))
@@ -36,6 +37,7 @@ impl Body {
 
     /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the
     /// connection with which it would have ended before.
+    #[inline(always)]
     pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> Option<ClientId> {
         let bind = |hold: &mut Hold| hold.bind(client, ephemeral);
         self.holds_mut().ok()?.change(fence, bind).ok()?

@@ -104,7 +104,7 @@ impl<'a> OpenKey<'a> {
 
 /// # Safety
 /// `raw` is a key that the server or this module has open, or NULL.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn content_of(raw: *mut raw::RedisModuleKey) -> KeyContent {
     // SAFETY: RM_ModuleTypeGetType and, below, RM_ModuleTypeGetValue and RM_KeyType accept an open key or NULL.
     let value_type = unsafe { required!(RedisModule_ModuleTypeGetType)(raw) };
