@@ -111,7 +111,7 @@ func (g *grip) say(ctx context.Context, e ending, retryFor time.Duration) (hasEn
 func (g *grip) commands(e ending, confirm confirmation) [][]string {
 	command := g.request.verb(e.verb, e.words...)
 	if confirm.isWanted() {
-		if asks, err := g.lease.asks(); err == nil {
+		if asks, err := g.lease.asks(now()); err == nil {
 			return [][]string{g.request.renewal(asks.asked), command}
 		}
 	}

@@ -30,7 +30,7 @@ func newHold(c *claim, request request, got answer, sent time.Duration) *Hold {
 	kept := *c
 	g := &grip{claim: &kept, request: request, got: got}
 	g.lease = newLease(&kept.settings, sent, HoldLost{Key: c.key, Fence: got.fence})
-	g.lease.start(g.renew)
+	g.lease.start(func() { g.renew(nil) })
 	hold := &Hold{g}
 	runtime.SetFinalizer(hold, func(hold *Hold) { hold.lease.over() })
 	return hold
@@ -104,14 +104,11 @@ func (h *Hold) Renew(ctx context.Context, length time.Duration) error {
 			return s.err
 		}
 	}
-	if _, err := h.lease.asks(); err != nil {
-		return err
-	}
 	if length > 0 {
 		h.lease.resize(s.lease, s.margin)
 	}
 	heard := make(chan error, 1)
-	go h.renewNow(heard)
+	go h.renew(heard)
 	select {
 	case err := <-heard:
 		return anyOf(h.Err(), err)

@@ -15,7 +15,7 @@ const shortestSlice = 50 * time.Millisecond
 // waiter. So a lease is counted from the moment at which the last answered request was sent, which is before the server
 // began to count. Once it is lost it stays lost, also when a late answer arrives: the work was stopped.
 type lease struct {
-	// Context is cancelled with a *HoldLost when the hold is lost, and never when it is released.
+	// Context is cancelled with a *HoldLost when the hold is lost, for ever, and never when it is released.
 	context context.Context
 	cancel  context.CancelCauseFunc
 	// Loss is what a loss tells, but why.
@@ -28,11 +28,11 @@ type lease struct {
 	terms, wanted terms
 	// End is the moment at which MaxHold is over, or never.
 	end time.Duration
+	// LastSent is when the last request was sent, answered or not.
+	lastSent time.Duration
 	// Shortened is until when the hold is certain if the server has renewed it for a request without an answer, which
 	// may have asked for less; or never.
 	shortened time.Duration
-	// Lost is set once, and for ever.
-	lost *HoldLost
 	// IsEnding is set when the holder ends the hold: a renewal that does not find it tells nothing then. IsOver is set
 	// when that is answered, or when nobody refers to the hold any more: nothing counts as a loss then.
 	isEnding, isOver bool
@@ -65,8 +65,11 @@ func (l *lease) start(renew func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watch = time.AfterFunc(l.slice(), l.look)
-	l.renewal = time.AfterFunc(l.sent+l.terms.length/3-now(), renew)
+	l.renewal = time.AfterFunc(l.third(), renew)
 }
+
+// third returns after which time a third of the lease is over. Called with the mutex.
+func (l *lease) third() time.Duration { return l.sent + l.terms.length/3 - now() }
 
 // slice returns after which time to look at the clock again: no wait that the system offers goes on while the machine
 // is suspended. It is called with the mutex, as all functions below of which that is said.
@@ -89,7 +92,7 @@ func (l *lease) look() {
 
 // isLive returns whether the hold is certain, and notes whether the time is up. Called with the mutex.
 func (l *lease) isLive() bool {
-	if l.isOver || l.lost != nil {
+	if l.isOver || l.context.Err() != nil {
 		return false
 	}
 	if now() < l.until() {
@@ -107,9 +110,8 @@ func (l *lease) isLive() bool {
 func (l *lease) lose(why string, trouble error) {
 	lost := l.loss
 	lost.Why, lost.Err = why, trouble
-	l.lost = &lost
 	l.stop()
-	l.cancel(l.lost)
+	l.cancel(&lost)
 	go logger().Warn(lost.Error())
 }
 
@@ -126,26 +128,21 @@ func (l *lease) left() (time.Duration, error) {
 	if l.isLive() {
 		return l.until() - now(), nil
 	}
-	if l.lost != nil {
-		return 0, l.lost
-	}
-	return 0, nil
+	return 0, context.Cause(l.context)
 }
 
-// asks returns what a renewal asks for that is sent now. The error says that there is none to send.
-func (l *lease) asks() (terms, error) {
+// asks returns what a renewal asks for that is sent at this moment. The error says that there is none to send.
+func (l *lease) asks(sent time.Duration) (terms, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.isLive() {
-		asks := l.wanted
-		asks.asked = min(asks.length, l.end-now())
-		l.shortened = min(l.shortened, now()+asks.asked-asks.margin)
-		return asks, nil
+	if !l.isLive() {
+		return terms{}, anyOf(context.Cause(l.context), errReleased)
 	}
-	if l.lost != nil {
-		return terms{}, l.lost
-	}
-	return terms{}, errReleased
+	asks := l.wanted
+	asks.asked = min(asks.length, l.end-sent)
+	l.lastSent = sent
+	l.shortened = min(l.shortened, sent+asks.asked-asks.margin)
+	return asks, nil
 }
 
 // resize sets what renewals ask for from now on.
@@ -155,30 +152,21 @@ func (l *lease) resize(length, margin time.Duration) {
 	l.wanted = terms{length: length, margin: margin}
 }
 
-// dueIn returns after which time the hold is renewed next.
-func (l *lease) dueIn() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.sent + l.terms.length/3 - now()
-}
-
-// renewIn has the hold renewed after so long.
-func (l *lease) renewIn(pause time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.isOver && l.lost == nil {
-		l.renewal.Reset(pause)
-	}
-}
-
-// renewed notes that the server has renewed the lease, for a request that was sent at this moment with these terms.
+// renewed notes that the server has renewed the lease, for a request that was sent at this moment with these terms. It
+// is renewed next at a third of it.
 func (l *lease) renewed(sent time.Duration, asked terms) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if sent >= l.sent && l.isLive() {
-		l.sent, l.terms, l.shortened, l.trouble, l.pause = sent, asked, never, nil, 0
-		l.watch.Reset(l.slice())
+	if sent < l.sent || !l.isLive() {
+		return
 	}
+	l.sent, l.terms, l.trouble = sent, asked, nil
+	// A request that was sent later has no answer yet, and may have asked for less.
+	if sent >= l.lastSent {
+		l.shortened = never
+	}
+	l.watch.Reset(l.slice())
+	l.renewal.Reset(l.third())
 }
 
 // notFound notes that the server does not have the hold any more.
@@ -190,8 +178,9 @@ func (l *lease) notFound(trouble error) {
 	}
 }
 
-// notRenewed notes why a renewal failed, and returns after which pause it is repeated.
-func (l *lease) notRenewed(trouble error) time.Duration {
+// notRenewed notes why a renewal failed, and has it repeated: also one that was not due, since it may have shortened the
+// lease.
+func (l *lease) notRenewed(trouble error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.trouble == nil {
@@ -203,9 +192,10 @@ func (l *lease) notRenewed(trouble error) time.Duration {
 		go level("the hold is not renewed, asking again", "key", l.loss.Key, "error", trouble)
 	}
 	l.trouble = trouble
-	pause := min(l.pause, l.terms.length/10)
-	l.pause = min(2*l.pause, longestPause)
-	return pause
+	if l.isLive() {
+		l.renewal.Reset(min(l.pause, l.terms.length/10, l.wanted.length/10))
+		l.pause = min(2*l.pause, longestPause)
+	}
 }
 
 // ends notes that the holder ends the hold, and returns for how long that is said: for as long as the server can know

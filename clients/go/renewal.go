@@ -32,17 +32,8 @@ type line struct {
 	isBusy bool
 }
 
-// renew has the hold renewed if it is due. It is called again when it is due next.
-func (g *grip) renew() {
-	if early := g.lease.dueIn(); early > 0 {
-		g.lease.renewIn(early)
-		return
-	}
-	g.renewNow(nil)
-}
-
-// renewNow has the hold renewed, on the connection of all renewals: so no other one can overtake it.
-func (g *grip) renewNow(heard chan<- error) {
+// renew has the hold renewed, on the connection of all renewals: so no other one can overtake it.
+func (g *grip) renew(heard chan<- error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
 	route, err := g.claim.client.route(ctx, g.Key())
@@ -110,7 +101,7 @@ func (l *line) renew(due []renewal) {
 	commands := make([][]string, 0, len(due))
 	live := due[:0]
 	for _, one := range due {
-		asks, err := one.lease.asks()
+		asks, err := one.lease.asks(sent)
 		if err != nil {
 			one.tell(err)
 			continue
@@ -141,16 +132,15 @@ func (l *line) renew(due []renewal) {
 	}
 }
 
-// answered notes how a renewal ended that was sent at this moment with these terms, and plans the next one.
+// answered notes how a renewal ended that was sent at this moment with these terms.
 func (r renewal) answered(sent time.Duration, asked terms, reply any, err error) {
 	switch {
 	case err == nil && number(reply) > 0:
 		r.lease.renewed(sent, asked)
-		r.lease.renewIn(r.lease.dueIn())
 	case err == nil, tellsTheEnd(err):
 		r.lease.notFound(err)
 	default:
-		r.lease.renewIn(r.lease.notRenewed(err))
+		r.lease.notRenewed(err)
 	}
 	r.tell(err)
 }

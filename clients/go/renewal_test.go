@@ -95,6 +95,17 @@ func TestSilentConnectionDelaysNoOtherRenewal(t *testing.T) {
 	}
 }
 
+func TestRenewalWithAShorterLeaseIsRepeatedBeforeThatIsOver(t *testing.T) {
+	hold := held(NewClient(&stalling{renewed: map[string]int{}}), "slow", time.Hour)
+	if err := hold.Renew(context.Background(), time.Second); err == nil || !strings.Contains(err.Error(), "no answer within") {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if err := hold.Err(); err != nil {
+		t.Fatal("it waits for the third of an hour", err)
+	}
+}
+
 func TestRenewalsThatAreDueGoInOneWrite(t *testing.T) {
 	s := &script{answers: [][]any{{int64(1), int64(0), ReplyError("LOADING")}}}
 	line := NewClient(s).line(lineKey{route: "server"})

@@ -167,12 +167,12 @@ func TestHoldThatMayBeOverIsNeverHeldAgain(t *testing.T) {
 
 func TestRenewalsAskForWhatIsLeftOfMaxHold(t *testing.T) {
 	l := leaseOf(t, 25*time.Second, MaxHold(40*time.Second))
-	asks, err := l.asks()
+	asks, err := l.asks(now())
 	if err != nil || asks.asked > 15*time.Second || asks.asked < 14*time.Second || asks.length != 30*time.Second {
 		t.Error(asks, err)
 	}
 	l = leaseOf(t, 20*time.Second, MaxHold(10*time.Second))
-	if _, err := l.asks(); err == nil || !strings.Contains(err.Error(), "MaxHold") {
+	if _, err := l.asks(now()); err == nil || !strings.Contains(err.Error(), "MaxHold") {
 		t.Error(err)
 	}
 }
@@ -180,17 +180,32 @@ func TestRenewalsAskForWhatIsLeftOfMaxHold(t *testing.T) {
 func TestRenewalWithoutAnAnswerMayHaveShortenedTheLease(t *testing.T) {
 	l := leaseOf(t, 0, Lease(time.Hour))
 	l.resize(time.Minute, time.Second)
-	asks, err := l.asks()
+	asks, err := l.asks(now())
 	if left, _ := l.left(); err != nil || left > time.Minute {
 		t.Error(left, err)
 	}
 	l.renewed(now(), asks)
 	l.resize(time.Hour, time.Second)
-	if asks, _ = l.asks(); asks.asked != time.Hour {
+	if asks, _ = l.asks(now()); asks.asked != time.Hour {
 		t.Error(asks)
 	}
 	if left, _ := l.left(); left > time.Minute {
 		t.Error("longer before that is answered", left)
+	}
+}
+
+func TestAnswerToAnOlderRenewalDoesNotTellWhatALaterOneAskedFor(t *testing.T) {
+	// A renewal is overtaken by one with a shorter lease, whose answer does not come. The server may have carried out both.
+	l := leaseOf(t, 0, Lease(time.Hour))
+	sent := now()
+	older, _ := l.asks(sent)
+	l.resize(time.Minute, time.Second)
+	if _, err := l.asks(now()); err != nil {
+		t.Fatal(err)
+	}
+	l.renewed(sent, older)
+	if left, _ := l.left(); left > time.Minute {
+		t.Error("held after the shorter lease", left)
 	}
 }
 
