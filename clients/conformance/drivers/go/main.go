@@ -117,19 +117,26 @@ func (d *driver) obey(order order) (answer, error) {
 	case "give_up":
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.cancels[order.As]()
+		cancel, isKnown := d.cancels[order.As]
+		if !isKnown {
+			return nil, unknown(order)
+		}
+		cancel()
 		return answer{"is": "cancelled"}, nil
 	case "locked":
 		return d.locked(ctx, order)
 	}
 	d.mu.Lock()
-	named := d.held[order.As]
+	named, isKnown := d.held[order.As]
 	switch order.Do {
 	case "release", "done", "forget":
 		delete(d.held, order.As)
 		delete(d.cancels, order.As)
 	}
 	d.mu.Unlock()
+	if !isKnown {
+		return nil, unknown(order)
+	}
 	switch order.Do {
 	case "until_lost":
 		select {
@@ -162,6 +169,8 @@ func (d *driver) obey(order order) (answer, error) {
 	}
 	return nil, fmt.Errorf("no order %q", order.Do)
 }
+
+func unknown(order order) error { return fmt.Errorf("%s: nothing is named %q", order.Do, order.As) }
 
 func (d *driver) acquire(order order) (answer, error) {
 	ctx, cancel := context.WithCancel(context.Background())
