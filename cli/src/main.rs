@@ -32,7 +32,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
 use args::{Cli, Command};
@@ -71,13 +71,44 @@ fn main() -> ExitCode {
 
 fn parse() -> std::result::Result<Task, clap::Error> {
     let mut command = Cli::command().subcommand(generate::subcommand());
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let matches = matches.map_err(with_tip_for_dashes)?;
     match generate::folder(&matches) {
         Some(folder) => Ok(Task::Generate(folder)),
         None => Cli::from_arg_matches(&matches)
             .map(|cli| Task::Command(Box::new(cli)))
             .map_err(|error| error.format(&mut command)),
     }
+}
+
+/// Says how to give an option a value that begins with a dash. Such a word is an option of its own for clap, and it would
+/// be a value if `allow_hyphen_values` were set: then `--lock $KEY --try`, without a key, would hold the lock `--try`.
+fn with_tip_for_dashes(mut error: clap::Error) -> clap::Error {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let invalid = text(ContextKind::InvalidArg);
+    let mut tips = match error.get(ContextKind::Suggested) {
+        Some(ContextValue::StyledStrs(tips)) => tips.clone(),
+        _ => Vec::new(),
+    };
+    let example = match error.kind() {
+        ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => {
+            invalid.replace(" <", "=-").replace('>', "")
+        }
+        // A word that is nearly an option is a mistyped one.
+        ErrorKind::UnknownArgument
+            if !tips.is_empty() && error.get(ContextKind::SuggestedArg).is_none() =>
+        {
+            format!("--OPTION={invalid}")
+        }
+        _ => return error,
+    };
+    let tip = format!("a value that begins with a dash follows '=': '{example}'");
+    tips.push(tip.into());
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    error
 }
 
 /// Returns the error of a wrong command line, which begins as all errors do.

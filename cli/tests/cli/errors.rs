@@ -226,6 +226,14 @@ fn usage_errors_begin_as_all_others_and_keep_their_hints() {
         ),
         (&["run"][..], "Usage: dsync run"),
         (&["--sentinel", "a", "ls"][..], "--master"),
+        (
+            &["run", "--lock", "--try", "true"][..],
+            "begins with a dash follows '=': '--lock=-KEY'",
+        ),
+        (
+            &["run", "--lock", "-x", "true"][..],
+            "begins with a dash follows '=': '--OPTION=-x'",
+        ),
     ] {
         let (status, stderr) = failure(dsync("redis://127.0.0.1:1", arguments));
         assert_eq!(status, 64);
