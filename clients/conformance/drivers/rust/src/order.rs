@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 pub struct Order(Value);
 
+/// What is answered: an error of the client, or of an order that the driver cannot carry out.
+pub type Answer = Result<Value, Box<dyn std::error::Error + Send + Sync>>;
+
 /// Adds the order's options that all families have.
 macro_rules! common {
     ($order:ident, $options:expr) => {{
@@ -118,19 +121,25 @@ impl Order {
         }
     }
 
-    pub fn answer(&self, answer: Result<Value, Error>) {
+    /// Says that the driver has nothing of the order's name.
+    pub fn unknown(&self) -> String {
+        format!("no {:?}", self.text("as"))
+    }
+
+    pub fn answer(&self, answer: Answer) {
         let mut said = answer.unwrap_or_else(|error| {
+            let text = error.to_string();
+            let error = error.downcast_ref();
             let is = match error {
-                Error::NotConfirmed { .. } => "not confirmed",
-                Error::NotAcquired { .. } => "busy",
-                Error::HoldLost { .. } => "lost",
-                Error::Cancelled { .. } => "given up",
-                Error::WorkFailed { .. } => "failed",
+                Some(Error::NotConfirmed { .. }) => "not confirmed",
+                Some(Error::NotAcquired { .. }) => "busy",
+                Some(Error::HoldLost { .. }) => "lost",
+                Some(Error::Cancelled { .. }) => "given up",
+                Some(Error::WorkFailed { .. }) => "failed",
                 _ => "error",
             };
-            let text = error.to_string();
             match error {
-                Error::NotConfirmed { have, wanted, .. } => {
+                Some(Error::NotConfirmed { have, wanted, .. }) => {
                     json!({ "is": is, "text": text, "have": have, "wanted": wanted })
                 }
                 _ => json!({ "is": is, "text": text }),

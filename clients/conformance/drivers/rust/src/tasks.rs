@@ -5,13 +5,13 @@ use std::io::stdin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use dsync_client::Begun;
 use dsync_client::aio::{Client, Hold, Member, Run, Waits};
-use dsync_client::{Begun, Result};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
-use crate::order::{Order, common};
+use crate::order::{Answer, Order, common};
 
 enum Held {
     Hold(Hold),
@@ -71,7 +71,7 @@ pub fn main(waits: Waits) {
 }
 
 impl Driver {
-    async fn obey(&self, order: &Order) -> Result<Value> {
+    async fn obey(&self, order: &Order) -> Answer {
         match order.what() {
             "connect" => {
                 let client = Client::new(order.server()?).with_waits(self.waits);
@@ -80,14 +80,16 @@ impl Driver {
             }
             "acquire" => self.acquire(order).await,
             "give_up" => {
-                self.asking.lock().expect("asking")[&order.name()].abort();
+                let asking = self.asking.lock().expect("asking");
+                let work = asking.get(&order.name());
+                work.ok_or_else(|| order.unknown())?.abort();
                 Ok(json!({ "is": "cancelled" }))
             }
-            "until_lost" => Ok(self.until_lost(order).await),
-            "look" => Ok(json!({ "is": self.state_of(order) })),
+            "until_lost" => self.until_lost(order).await,
+            "look" => Ok(json!({ "is": self.state_of(order)? })),
             "show" => {
                 let held = self.held.lock().expect("held");
-                let text = match &held[&order.name()] {
+                let text = match held.get(&order.name()).ok_or_else(|| order.unknown())? {
                     Held::Hold(hold) => format!("{hold:?}"),
                     Held::Member(member) => format!("{member:?}"),
                     Held::Run(run) => format!("{run:?}"),
@@ -106,7 +108,7 @@ impl Driver {
         }
     }
 
-    async fn acquire(&self, order: &Order) -> Result<Value> {
+    async fn acquire(&self, order: &Order) -> Answer {
         let client = self.client.get().expect("a client");
         let (key, wait) = (order.text("key"), order.time("wait"));
         // A try, a wait that ends, or one without an end.
@@ -154,30 +156,23 @@ impl Driver {
         Ok(json!({ "is": "held", "fence": fence, "attempt": attempt, "index": index }))
     }
 
-    async fn until_lost(&self, order: &Order) -> Value {
+    async fn until_lost(&self, order: &Order) -> Answer {
         let end = Instant::now() + order.time("ms").expect("a time");
-        while self.state_of(order) == "held" && Instant::now() < end {
+        while self.state_of(order)? == "held" && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        json!({ "is": self.state_of(order) })
+        Ok(json!({ "is": self.state_of(order)? }))
     }
 
-    fn state_of(&self, order: &Order) -> &'static str {
+    fn state_of(&self, order: &Order) -> Result<&'static str, String> {
         let held = self.held.lock().expect("held");
-        if held[&order.name()].is_lost() {
-            "lost"
-        } else {
-            "held"
-        }
+        let hold = held.get(&order.name()).ok_or_else(|| order.unknown())?;
+        Ok(if hold.is_lost() { "lost" } else { "held" })
     }
 
-    async fn end(&self, order: &Order, ending: &str) -> Result<Value> {
-        let held = self
-            .held
-            .lock()
-            .expect("held")
-            .remove(&order.name())
-            .expect("a hold");
+    async fn end(&self, order: &Order, ending: &str) -> Answer {
+        let held = self.held.lock().expect("held").remove(&order.name());
+        let held = held.ok_or_else(|| order.unknown())?;
         let said = match (ending, held) {
             ("release", Held::Hold(hold)) => {
                 hold.release().await?;
@@ -195,7 +190,7 @@ impl Driver {
                 drop(held);
                 "forgotten"
             }
-            _ => panic!("no order {ending} for this hold"),
+            _ => return Err(format!("no order {ending} for this hold").into()),
         };
         Ok(json!({ "is": said }))
     }

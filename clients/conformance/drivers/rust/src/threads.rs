@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dsync_client::{Begun, Cancel, Client, Hold, Member, Result, Run};
-use serde_json::{Value, json};
+use dsync_client::{Begun, Cancel, Client, Hold, Member, Run};
+use serde_json::json;
 
-use crate::order::{Order, common};
+use crate::order::{Answer, Order, common};
 
 enum Held {
     Hold(Hold),
@@ -46,7 +46,7 @@ pub fn main() {
 }
 
 impl Driver {
-    fn obey(&self, order: &Order) -> Result<Value> {
+    fn obey(&self, order: &Order) -> Answer {
         match order.what() {
             "connect" => {
                 let client = Client::new(order.server()?);
@@ -55,16 +55,16 @@ impl Driver {
             }
             "acquire" => self.acquire(order),
             "give_up" => {
-                self.asking.lock().expect("asking")[&order.name()].cancel();
+                let asking = self.asking.lock().expect("asking");
+                let cancel = asking.get(&order.name());
+                cancel.ok_or_else(|| order.unknown())?.cancel();
                 Ok(json!({ "is": "cancelled" }))
             }
-            "until_lost" => Ok(self.until_lost(order)),
-            "look" => {
-                Ok(json!({ "is": state_of(&self.held.lock().expect("held")[&order.name()]) }))
-            }
+            "until_lost" => self.until_lost(order),
+            "look" => Ok(json!({ "is": self.state_of(order)? })),
             "show" => {
                 let held = self.held.lock().expect("held");
-                let text = match &held[&order.name()] {
+                let text = match held.get(&order.name()).ok_or_else(|| order.unknown())? {
                     Held::Hold(hold) => format!("{hold:?}"),
                     Held::Member(member) => format!("{member:?}"),
                     Held::Run(run) => format!("{run:?}"),
@@ -83,7 +83,7 @@ impl Driver {
         }
     }
 
-    fn acquire(&self, order: &Order) -> Result<Value> {
+    fn acquire(&self, order: &Order) -> Answer {
         let client = self.client.get().expect("a client");
         let cancel = Cancel::new();
         self.asking
@@ -136,22 +136,23 @@ impl Driver {
         Ok(json!({ "is": "held", "fence": fence, "attempt": attempt, "index": index }))
     }
 
-    fn until_lost(&self, order: &Order) -> Value {
+    fn until_lost(&self, order: &Order) -> Answer {
         let end = Instant::now() + order.time("ms").expect("a time");
-        let is_lost = || self.held.lock().expect("held")[&order.name()].is_lost();
-        while !is_lost() && Instant::now() < end {
+        while self.state_of(order)? == "held" && Instant::now() < end {
             thread::sleep(Duration::from_millis(10));
         }
-        json!({ "is": if is_lost() { "lost" } else { "held" } })
+        Ok(json!({ "is": self.state_of(order)? }))
     }
 
-    fn end(&self, order: &Order, ending: &str) -> Result<Value> {
-        let held = self
-            .held
-            .lock()
-            .expect("held")
-            .remove(&order.name())
-            .expect("a hold");
+    fn state_of(&self, order: &Order) -> Result<&'static str, String> {
+        let held = self.held.lock().expect("held");
+        let hold = held.get(&order.name()).ok_or_else(|| order.unknown())?;
+        Ok(if hold.is_lost() { "lost" } else { "held" })
+    }
+
+    fn end(&self, order: &Order, ending: &str) -> Answer {
+        let held = self.held.lock().expect("held").remove(&order.name());
+        let held = held.ok_or_else(|| order.unknown())?;
         let said = match (ending, held) {
             ("release", Held::Hold(hold)) => {
                 hold.release()?;
@@ -169,12 +170,8 @@ impl Driver {
                 drop(held);
                 "forgotten"
             }
-            _ => panic!("no order {ending} for this hold"),
+            _ => return Err(format!("no order {ending} for this hold").into()),
         };
         Ok(json!({ "is": said }))
     }
-}
-
-fn state_of(hold: &Hold) -> &'static str {
-    if hold.is_lost() { "lost" } else { "held" }
 }
