@@ -78,14 +78,16 @@ impl Effort {
         self.at_most(self.response)
     }
 
-    /// How long to wait for a connection now: each step of connecting to a cluster has a quarter of the time for a reply.
-    /// A node that does not answer is met several times, when the slots are asked for and when all nodes are greeted. What
-    /// is waited for meanwhile, a renewal for example, is for another node.
-    pub(crate) fn connect_limits(&self) -> (Duration, Duration) {
-        (
-            self.at_most(self.response / 4),
-            self.at_most(self.response * 2),
-        )
+    /// How long to wait for a connection now.
+    pub(crate) fn connect_limit(&self) -> Duration {
+        self.at_most(self.response * 2)
+    }
+
+    /// How long to wait for a step of connecting now, in a cluster: a quarter of the time for a reply. A node that does not
+    /// answer is met several times, when the slots are asked for and when all nodes are greeted. What is waited for
+    /// meanwhile, a renewal for example, is for another node.
+    pub(crate) fn connect_step_limit(&self) -> Duration {
+        self.at_most(self.response / 4)
     }
 
     pub(crate) fn at_most(&self, time: Duration) -> Duration {

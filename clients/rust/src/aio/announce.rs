@@ -140,7 +140,7 @@ impl Announcements {
             line: None,
             limit: effort.limit(),
         };
-        let line = within(effort.connect_limits().1, self.line(effort)).await?;
+        let line = within(effort.connect_limit(), self.line(effort)).await?;
         listening.line = Some(Arc::clone(&line));
         let subscribed = within(effort.limit(), listening.subscribed(&line)).await;
         if subscribed

@@ -135,8 +135,8 @@ impl Connections {
     }
 
     async fn shared(&self, effort: Effort) -> RedisResult<Lent> {
-        let (_, limit) = effort.connect_limits();
-        let mut shared = within(limit, async { Ok(self.shared.lock().await) }).await?;
+        let lock = async { Ok(self.shared.lock().await) };
+        let mut shared = within(effort.connect_limit(), lock).await?;
         let is_new = shared.is_none();
         let connection = match &*shared {
             Some(connection) => connection.clone(),
@@ -171,8 +171,7 @@ impl Connections {
         effort: Effort,
         told: Option<Told>,
     ) -> RedisResult<Connection> {
-        let (_, limit) = effort.connect_limits();
-        within(limit, self.connect_with(effort, told)).await
+        within(effort.connect_limit(), self.connect_with(effort, told)).await
     }
 
     /// Connects. What redis-rs does for a cluster step by step has a limit for each step, but none in all.
@@ -180,8 +179,8 @@ impl Connections {
         Box::pin(async move {
             #[cfg(feature = "cluster-async")]
             if let Kind::Cluster(client) = &self.server.kind {
-                let (step, _) = effort.connect_limits();
-                let mut config = redis::cluster::ClusterConfig::new().set_connection_timeout(step);
+                let mut config = redis::cluster::ClusterConfig::new()
+                    .set_connection_timeout(effort.connect_step_limit());
                 if let Some(told) = told {
                     config = config.set_push_sender(move |push| told.send(push));
                 }
@@ -189,10 +188,10 @@ impl Connections {
                 return Ok(Connection::Cluster(connection));
             }
             let mut client = self.primary().await?;
-            // Each command has a limit of its own: a BLOCK takes longer than the others.
+            // Each command has a limit of its own: a BLOCK takes longer than the others. So has connecting.
             let mut config = AsyncConnectionConfig::new()
                 .set_response_timeout(None)
-                .set_connection_timeout(Some(effort.connect_limits().1));
+                .set_connection_timeout(None);
             if let Some(told) = told {
                 client = in_resp3(&client)?;
                 config = config.set_push_sender(move |push| told.send(push));

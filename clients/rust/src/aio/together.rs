@@ -61,7 +61,7 @@ impl Together {
             tokio::spawn(worker.work());
         }
         // A WAIT that is out already, this one, and a connection.
-        let connecting = call.effort.connect_limits().1;
+        let connecting = call.effort.connect_limit();
         let limit = call.effort.at_most(call.limit() + connecting);
         let limit = limit + 2 * waits.unwrap_or_default();
         let gone = |_| RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));

@@ -115,9 +115,9 @@ impl Client {
 
     fn connect(&self, effort: Effort) -> RedisResult<Connection> {
         let kind = self.server.kind.clone();
-        let (step, limit) = effort.connect_limits();
+        let step = effort.connect_step_limit();
         // Looking up a name, asking Sentinel and greeting all nodes of a cluster have no limit in all, if any.
-        within(limit, move || connect(&kind, step))?
+        within(effort.connect_limit(), move || connect(&kind, step))?
     }
 }
 
