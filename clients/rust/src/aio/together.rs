@@ -5,9 +5,12 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{RedisError, RedisResult};
+use tokio::sync::mpsc::error::SendError;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::aio::connection::{Connection, Connections, within};
@@ -27,8 +30,8 @@ struct Asked {
 }
 
 pub(crate) struct Together {
-    /// What is asked while a WAIT is out. A slot has an entry as long as its worker lives.
-    asked: Mutex<HashMap<Option<Slot>, Vec<Asked>>>,
+    /// The way to the worker of each slot. One whose worker was dropped, with its runtime for example, takes nothing.
+    workers: Mutex<HashMap<Option<Slot>, UnboundedSender<Asked>>>,
     /// Of these, the shared one.
     connections: Connections,
 }
@@ -36,14 +39,13 @@ pub(crate) struct Together {
 impl Together {
     pub(crate) fn new(server: Server) -> Together {
         Together {
-            asked: Mutex::default(),
+            workers: Mutex::default(),
             connections: Connections::new(server),
         }
     }
 
     /// Sends commands in one write with those of others.
     pub(crate) async fn attempt(self: &Arc<Self>, call: &Call<'_>) -> Told {
-        let slot = call.slot(self.connections.server());
         let waits = call.commands.iter().filter_map(|it| it.confirm);
         let waits = waits.map(|confirm| confirm.within).max();
         let (tell, told) = oneshot::channel();
@@ -52,14 +54,7 @@ impl Together {
             effort: call.effort,
             tell,
         };
-        if self.is_first(slot, asked) {
-            let worker = Worker {
-                together: Arc::clone(self),
-                slot,
-                has_ended: false,
-            };
-            tokio::spawn(worker.work());
-        }
+        self.ask(call.slot(self.connections.server()), asked);
         // A WAIT that is out already, this one, and a connection.
         let connecting = call.effort.connect_limit();
         let limit = call.effort.at_most(call.limit() + connecting);
@@ -68,16 +63,46 @@ impl Together {
         within(limit, async { told.await.map_err(gone)? }).await
     }
 
-    /// Whether the slot has no worker yet.
-    fn is_first(&self, slot: Option<Slot>, asked: Asked) -> bool {
-        let mut all = self.asked();
-        let is_first = !all.contains_key(&slot);
-        all.entry(slot).or_default().push(asked);
-        is_first
+    /// Gives the worker of the slot what is to be written. Where there is none, starts one.
+    fn ask(self: &Arc<Self>, slot: Option<Slot>, asked: Asked) {
+        let mut workers = self.workers();
+        let asked = match workers.get(&slot) {
+            Some(worker) => worker.send(asked).err().map(|SendError(asked)| asked),
+            None => Some(asked),
+        };
+        if let Some(asked) = asked {
+            let (worker, all) = unbounded_channel();
+            let _ = worker.send(asked);
+            workers.insert(slot, worker);
+            tokio::spawn(Arc::clone(self).work(slot, all));
+        }
     }
 
-    fn asked(&self) -> MutexGuard<'_, HashMap<Option<Slot>, Vec<Asked>>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn workers(&self) -> MutexGuard<'_, HashMap<Option<Slot>, UnboundedSender<Asked>>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what is asked of a slot, until nothing is. When the runtime ends, those who wait are told by their dropped
+    /// senders.
+    async fn work(self: Arc<Self>, slot: Option<Slot>, mut asked: UnboundedReceiver<Asked>) {
+        loop {
+            let now = self.next(slot, &mut asked);
+            if now.is_empty() {
+                return;
+            }
+            self.send(now).await;
+        }
+    }
+
+    /// Returns what is to be written now. Where there is nothing, the next who asks starts another worker: nobody can ask
+    /// this one between the look and its end.
+    fn next(&self, slot: Option<Slot>, asked: &mut UnboundedReceiver<Asked>) -> Vec<Asked> {
+        let mut workers = self.workers();
+        let now: Vec<Asked> = iter::from_fn(|| asked.try_recv().ok()).collect();
+        if now.is_empty() {
+            workers.remove(&slot);
+        }
+        now
     }
 
     async fn send(&self, asked: Vec<Asked>) {
@@ -105,71 +130,18 @@ impl Together {
     }
 }
 
-/// Sends what is asked of a slot, until nothing is.
-struct Worker {
-    together: Arc<Together>,
-    slot: Option<Slot>,
-    has_ended: bool,
-}
-
-impl Worker {
-    async fn work(mut self) {
-        while let Some(asked) = self.next() {
-            self.together.send(asked).await;
-        }
-    }
-
-    /// Returns what is to be written now. Where there is nothing, the next who asks starts another worker.
-    fn next(&mut self) -> Option<Vec<Asked>> {
-        let mut all = self.together.asked();
-        let asked = all.get_mut(&self.slot).map(std::mem::take);
-        let asked = asked.filter(|asked| !asked.is_empty());
-        if asked.is_none() {
-            all.remove(&self.slot);
-            self.has_ended = true;
-        }
-        asked
-    }
-}
-
-impl Drop for Worker {
-    /// When the runtime ends, those who wait are told by their dropped senders, and the next one starts another worker.
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.together.asked().remove(&self.slot);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
-
-    fn asked() -> Asked {
-        Asked {
-            commands: Vec::new(),
-            effort: Settings::default().attempt(),
-            tell: oneshot::channel().0,
-        }
-    }
 
     /// Between the end of a worker and its drop another task asks, on another thread. It was told that its connection had
     /// closed.
     #[test]
-    fn worker_that_has_ended_takes_nothing_from_the_next() {
-        let server = Server::at("redis://127.0.0.1").unwrap();
-        let together = Arc::new(Together::new(server));
-        assert!(together.is_first(None, asked()) && !together.is_first(None, asked()));
-        let mut worker = Worker {
-            together: Arc::clone(&together),
-            slot: None,
-            has_ended: false,
-        };
-        assert_eq!(worker.next().map(|asked| asked.len()), Some(2));
-        assert!(worker.next().is_none());
-        assert!(together.is_first(None, asked()), "another worker");
-        drop(worker);
-        assert_eq!(together.asked()[&None].len(), 1);
+    fn worker_that_ends_is_asked_no_more() {
+        let together = Together::new(Server::at("redis://127.0.0.1").unwrap());
+        let (worker, mut asked) = unbounded_channel();
+        together.workers().insert(None, worker);
+        assert!(together.next(None, &mut asked).is_empty());
+        assert!(together.workers().is_empty());
     }
 }
