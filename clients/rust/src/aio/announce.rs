@@ -22,23 +22,16 @@ use crate::settings::Effort;
 struct Listeners(Mutex<HashMap<String, Arc<Ear>>>);
 
 struct Ear {
-    hearing: watch::Sender<Hearing>,
+    /// Whether the server has confirmed the subscription, and has not ended it since, as when a slot moves or its node
+    /// becomes a replica.
+    is_subscribed: watch::Sender<bool>,
     /// Kept for a waiter that is not waiting at this moment, but asking.
     turn: Notify,
 }
 
-/// What the server has said about a subscription.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Hearing {
-    Nothing,
-    Subscribed,
-    /// Ended by the server, as when a slot moves or its node becomes a replica, or with the connection.
-    Ended,
-}
-
 impl Ear {
     fn end(&self) {
-        self.hearing.send_replace(Hearing::Ended);
+        self.is_subscribed.send_replace(false);
         self.turn.notify_one();
     }
 }
@@ -50,7 +43,7 @@ impl Listeners {
 
     fn add(&self, channel: &str) -> Arc<Ear> {
         let ear = Arc::new(Ear {
-            hearing: watch::Sender::new(Hearing::Nothing),
+            is_subscribed: watch::Sender::new(false),
             turn: Notify::new(),
         });
         self.all().insert(channel.to_owned(), Arc::clone(&ear));
@@ -82,7 +75,7 @@ impl Listeners {
         match push.kind {
             PushKind::Message | PushKind::SMessage => ear.turn.notify_one(),
             PushKind::Subscribe | PushKind::SSubscribe => {
-                ear.hearing.send_replace(Hearing::Subscribed);
+                ear.is_subscribed.send_replace(true);
             }
             PushKind::Unsubscribe | PushKind::SUnsubscribe => ear.end(),
             _ => {}
@@ -195,14 +188,14 @@ impl Announcements {
         let is_current =
             |line: &Arc<Line>| line.is_open() && line.number == self.connections.number();
         listening.channel == channel
-            && *listening.ear.hearing.borrow() == Hearing::Subscribed
+            && *listening.ear.is_subscribed.borrow()
             && listening.line.as_ref().is_some_and(is_current)
     }
 }
 
 impl Listening {
     async fn subscribed(&self, line: &Line) -> RedisResult<()> {
-        let mut hearing = self.ear.hearing.subscribe();
+        let mut is_subscribed = self.ear.is_subscribed.subscribe();
         let subscribe = async {
             match line.connection.subscribe(&self.channel).await {
                 Err(error) => error,
@@ -210,7 +203,7 @@ impl Listening {
             }
         };
         tokio::select! {
-            _ = hearing.wait_for(|heard| *heard == Hearing::Subscribed) => Ok(()),
+            _ = is_subscribed.wait_for(|it| *it) => Ok(()),
             error = subscribe => Err(error),
         }
     }
@@ -260,10 +253,10 @@ mod tests {
             for channel in ["dsync:{a}:1", "dsync:{b}:2"] {
                 listeners.pushed(&push(PushKind::SSubscribe, channel));
             }
-            assert_eq!(*first.hearing.borrow(), Hearing::Subscribed);
+            assert!(*first.is_subscribed.borrow());
             listeners.pushed(&push(kind, "dsync:{a}:1"));
-            assert_eq!(*first.hearing.borrow(), Hearing::Ended);
-            assert_eq!(*second.hearing.borrow(), Hearing::Subscribed);
+            assert!(!*first.is_subscribed.borrow());
+            assert!(*second.is_subscribed.borrow());
             assert!(is_woken(&first) && !is_woken(&second));
         }
     }
@@ -277,7 +270,7 @@ mod tests {
         listeners.pushed(&end);
         for ear in ears {
             assert!(is_woken(&ear));
-            assert_eq!(*ear.hearing.borrow(), Hearing::Ended);
+            assert!(!*ear.is_subscribed.borrow());
         }
     }
 }
