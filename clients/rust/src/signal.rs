@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// One of the two ways of waiting. Not for other crates.
 pub trait Wait {
@@ -56,18 +56,10 @@ impl Signal {
 
     /// Has the thread wait.
     pub(crate) fn block(&self, seen: u64, at_most: Duration) {
-        let start = Instant::now();
-        let mut told = self.told();
-        while *told == seen {
-            let left = at_most.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return;
-            }
-            told = match self.threads.wait_timeout(told, left) {
-                Ok((told, _)) => told,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-        }
+        let told = self.told();
+        let _ = self
+            .threads
+            .wait_timeout_while(told, at_most, |told| *told == seen);
     }
 
     /// Has the task wait.
