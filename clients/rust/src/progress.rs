@@ -46,13 +46,10 @@ impl KeyInfo {
     /// Reads the reply to INFO. What is missing stays empty.
     pub(crate) fn read(reply: &Value) -> KeyInfo {
         let fields = Fields::of(reply);
-        let holders = match fields.0.get("first-holders") {
-            Some(Value::Array(rows)) => rows.iter().map(holder).collect(),
-            _ => Vec::new(),
-        };
+        let holders: Vec<Value> = fields.read("first-holders");
         KeyInfo {
             state: fields.read("state"),
-            holders,
+            holders: holders.iter().map(holder).collect(),
             holder_count: fields.read("holders"),
             waiter_count: fields.read("waiters"),
             paused: fields.time("paused-ms"),
@@ -78,21 +75,11 @@ fn holder(row: &Value) -> Holder {
 }
 
 /// Values by their names: of a map or, in RESP2, of an array of names and values.
-struct Fields<'a>(HashMap<String, &'a Value>);
+struct Fields(HashMap<String, Value>);
 
-impl Fields<'_> {
-    fn of(map: &Value) -> Fields<'_> {
-        let pairs: Vec<(&Value, &Value)> = match map {
-            Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
-            Value::Array(items) => {
-                let pairs = items.chunks_exact(2);
-                pairs.map(|pair| (&pair[0], &pair[1])).collect()
-            }
-            _ => Vec::new(),
-        };
-        let name = |name| read(name).unwrap_or_default();
-        let named = pairs.into_iter().map(|(key, value)| (name(key), value));
-        Fields(named.collect())
+impl Fields {
+    fn of(map: &Value) -> Fields {
+        Fields(read(map).unwrap_or_default())
     }
 
     fn read<T: FromRedisValue + Default>(&self, name: &str) -> T {
