@@ -247,10 +247,6 @@ impl Lease {
         state.loss
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.state().is_over
-    }
-
     /// Returns how long the hold is certain without another renewal; zero when it is lost.
     pub(crate) fn left(&self) -> Duration {
         match self.loss() {

@@ -12,16 +12,13 @@ use crate::options::Once;
 use crate::uses::record;
 
 impl Hold<Client> {
-    /// Waits until the hold is lost, and returns why. Never ends once the hold was released. The future lives on its own:
+    /// Waits until the hold is lost, and returns why. Never ends if the hold is released first. The future lives on its own:
     /// other tasks may have it, and any number of them.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         async move {
-            while !shared.lease.is_over() {
-                let wait = shared.lease.wait::<Client>(Duration::from_secs(3600));
-                if let Some(loss) = wait.await {
-                    return loss;
-                }
+            if let Some(loss) = shared.lease.wait::<Client>(Duration::MAX).await {
+                return loss;
             }
             drop(shared);
             pending().await

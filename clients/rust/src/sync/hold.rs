@@ -19,18 +19,15 @@ impl Hold<Client> {
         now(self.shared.lease.wait::<Client>(at_most))
     }
 
-    /// Has a function called in a thread of its own when the hold is lost. It is not called once the hold was released.
+    /// Has a function called in a thread of its own when the hold is lost. It is not called for a hold that was released first.
     ///
     /// The error says that the operating system did not start the thread.
     pub fn on_lost(&self, callback: impl FnOnce(Loss) + Send + 'static) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let watch = move || {
             // Every hold ends: it is released, or lost when nobody renews it.
-            while !shared.lease.is_over() {
-                let wait = shared.lease.wait::<Client>(Duration::from_secs(3600));
-                if let Some(loss) = now(wait) {
-                    return callback(loss);
-                }
+            if let Some(loss) = now(shared.lease.wait::<Client>(Duration::MAX)) {
+                callback(loss);
             }
         };
         let thread = thread::Builder::new().name("dsync-watch".to_owned());
