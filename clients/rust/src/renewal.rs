@@ -33,8 +33,22 @@ pub struct Renewals<H: Half> {
 
 struct State<H: Half> {
     holds: Vec<Weak<Shared<H>>>,
-    /// The process that has a worker. A child that was forked since has none.
-    worker: Option<u32>,
+    worker: Worker,
+}
+
+/// Says whether there is a worker, which may end otherwise than by itself: with its runtime for example.
+#[derive(Default)]
+struct Worker {
+    /// What the worker keeps for as long as it lives.
+    life: Weak<()>,
+    /// The process that has it. A child that was forked since has none.
+    process: u32,
+}
+
+impl Worker {
+    fn is_there(&self) -> bool {
+        self.life.strong_count() > 0 && self.process == process::id()
+    }
 }
 
 /// The least time for the answer to a renewal.
@@ -53,7 +67,7 @@ impl<H: Half> Default for Renewals<H> {
     fn default() -> Self {
         let state = State {
             holds: Vec::new(),
-            worker: None,
+            worker: Worker::default(),
         };
         Renewals {
             state: Mutex::new(state),
@@ -65,18 +79,17 @@ impl<H: Half> Default for Renewals<H> {
 impl<H: Half> Renewals<H> {
     /// Renews a hold for as long as it lives. Without a thread it lasts for one lease, and is then told as lost.
     pub(crate) fn add(self: &Arc<Self>, hold: &Arc<Shared<H>>) {
-        let process = process::id();
         let mut state = self.state();
         state.holds.push(Arc::downgrade(hold));
-        let before = state.worker.replace(process);
-        // A worker that cannot be started is dropped at once, and says so in the state.
-        drop(state);
-        if before != Some(process) {
-            hold.half.in_background(work(Worker {
-                renewals: Arc::clone(self),
-                has_ended: false,
-            }));
+        if !state.worker.is_there() {
+            let life = Arc::new(());
+            state.worker = Worker {
+                life: Arc::downgrade(&life),
+                process: process::id(),
+            };
+            hold.half.in_background(work(Arc::clone(self), life));
         }
+        drop(state);
         self.look();
     }
 
@@ -110,33 +123,17 @@ impl<H: Half> Renewals<H> {
             true
         });
         if state.holds.is_empty() {
-            state.worker = None;
+            state.worker = Worker::default();
             return None;
         }
         Some(look)
     }
 }
 
-/// What the worker has. When it ends otherwise than by itself, with its runtime for example, the next hold starts another.
-struct Worker<H: Half> {
-    renewals: Arc<Renewals<H>>,
-    has_ended: bool,
-}
-
-impl<H: Half> Drop for Worker<H> {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.renewals.state().worker = None;
-        }
-    }
-}
-
-async fn work<H: Half>(mut worker: Worker<H>) {
-    let renewals = Arc::clone(&worker.renewals);
+async fn work<H: Half>(renewals: Arc<Renewals<H>>, _life: Arc<()>) {
     loop {
         let seen = renewals.changed.seen();
         let Some(look) = renewals.find() else {
-            worker.has_ended = true;
             return;
         };
         let Some(half) = look.due.first().map(|(hold, _)| hold.half.clone()) else {
