@@ -90,9 +90,7 @@ struct WithdrawOnDrop<'a, H: Half>(&'a Waiter<H>, Withdrawal);
 impl<H: Half> Drop for WithdrawOnDrop<'_, H> {
     fn drop(&mut self) {
         if self.1 != Withdrawal::Not {
-            let (half, request) = (self.0.half.clone(), self.0.request.clone());
-            let effort = self.0.courtesy().until(None).with_patience(KEEP);
-            self.0.half.in_background(withdraw(half, request, effort));
+            self.0.withdrawing()();
         }
     }
 }
@@ -123,11 +121,7 @@ impl<H: Half> Waiter<H> {
             WaitLimit::Try => Waiting::Not,
             _ => Waiting::Queue,
         };
-        let (half, request) = (self.half.clone(), self.request.clone());
-        let effort = self.courtesy().until(None).with_patience(KEEP);
-        let _withdrawal = self.cancel.register(move || {
-            half.in_background(withdraw(half.clone(), request.clone(), effort));
-        });
+        let _withdrawal = self.cancel.register(self.withdrawing());
         let mut listening = H::Listening::default();
         let mut is_renewed = false;
         loop {
@@ -179,6 +173,13 @@ impl<H: Half> Waiter<H> {
     /// answers the same hold with a new lease, or tells that it has lapsed meanwhile.
     fn is_fresh(&self, sent: Moment) -> bool {
         Moment::now().since(sent) <= self.request.lease / 10
+    }
+
+    /// Returns what withdraws the request in the background.
+    fn withdrawing(&self) -> impl Fn() + Send + Sync + use<H> {
+        let (half, request) = (self.half.clone(), self.request.clone());
+        let effort = self.courtesy().until(None).with_patience(KEEP);
+        move || half.in_background(withdraw(half.clone(), request.clone(), effort))
     }
 
     fn courtesy(&self) -> Effort {
