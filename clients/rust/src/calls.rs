@@ -152,19 +152,19 @@ macro_rules! calls {
         impl Group<$client> {
             /// Joins the group. Where the group has a limit, waits without limit until fewer members are at work.
             pub $($async)? fn add(&self) -> Result<Member<$client>> {
-                $run!(acquire(&self.client, &self.options, WaitLimit::Unlimited)).map(Member::new)
+                $run!(acquire(&self.client, &self.options, WaitLimit::Unlimited)).map(Member)
             }
 
             /// Joins the group, and waits at most so long for its limit. Returns
             /// [`Error::NotAcquired`](crate::Error::NotAcquired) when the time is up.
             pub $($async)? fn add_for(&self, wait: Duration) -> Result<Member<$client>> {
-                $run!(acquire(&self.client, &self.options, WaitLimit::at_most(wait))).map(Member::new)
+                $run!(acquire(&self.client, &self.options, WaitLimit::at_most(wait))).map(Member)
             }
 
             /// Joins the group if its limit allows it and nobody waits. Returns
             /// [`Error::NotAcquired`](crate::Error::NotAcquired) otherwise.
             pub $($async)? fn try_add(&self) -> Result<Member<$client>> {
-                $run!(acquire(&self.client, &self.options, WaitLimit::Try)).map(Member::new)
+                $run!(acquire(&self.client, &self.options, WaitLimit::Try)).map(Member)
             }
 
             /// Declares how many jobs this round has, 1 to 1,000,000, so that a wait does not end before all were added.

@@ -207,18 +207,14 @@ impl<C: Half> fmt::Debug for Hold<C> {
 
 /// A membership of a group. Dropping it ends it without counting it.
 #[derive(Debug)]
-pub struct Member<C: Half = Client>(Hold<C>);
+pub struct Member<C: Half = Client>(pub(crate) Hold<C>);
 
 /// An attempt of the work, which this process is to make. Dropping it hands the work back without counting the attempt;
 /// during a panic it counts as failed.
 #[derive(Debug)]
-pub struct Run<C: Half = Client>(Hold<C>);
+pub struct Run<C: Half = Client>(pub(crate) Hold<C>);
 
 impl<C: Half> Member<C> {
-    pub(crate) fn new(hold: Hold<C>) -> Member<C> {
-        Member(hold)
-    }
-
     pub(crate) async fn finish(mut self) -> Result<()> {
         self.0.end(self.0.shared.request.done(None)).await
     }
@@ -229,10 +225,6 @@ impl<C: Half> Member<C> {
 }
 
 impl<C: Half> Run<C> {
-    pub(crate) fn new(hold: Hold<C>) -> Run<C> {
-        Run(hold)
-    }
-
     /// Returns which attempt this is; 1 is the first. From 2 on, an earlier worker failed or died, perhaps half-way.
     pub fn attempt(&self) -> u64 {
         self.0.shared.grant.attempt

@@ -76,7 +76,7 @@ pub(crate) async fn wait_without_limit<H: Half>(group: &Group<H>) -> Result<Tall
 
 pub(crate) async fn begin<H: Half>(once: &Once<H>, limit: WaitLimit) -> Result<Begun<Run<H>>> {
     Ok(match ask(&once.client, &once.options, limit).await? {
-        Begun::Run(hold) => Begun::Run(Run::new(hold)),
+        Begun::Run(hold) => Begun::Run(Run(hold)),
         Begun::Done { result, attempt } => Begun::Done { result, attempt },
     })
 }
