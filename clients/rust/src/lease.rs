@@ -86,7 +86,8 @@ struct State {
     terms: Terms,
     /// When the request that was granted was sent.
     granted: Moment,
-    /// The lease that the last request which was answered has asked for.
+    /// The lease that the last request which was answered has asked for, or less while a shorter one that was asked for
+    /// since has no answer: the server may have carried it out.
     length: Duration,
     /// When the last request that was answered was sent.
     sent: Moment,
@@ -298,7 +299,14 @@ impl Lease {
         let due = state.due.map(|due| due.since(self.now()));
         if due == Some(Duration::ZERO) {
             state.due = None;
-            return Renewal::Due(state.asks(self.now()));
+            let now = self.now();
+            let asked = state.asks(now);
+            let length = now.since(state.sent) + asked;
+            if length < state.length {
+                state.length = length;
+                self.changed.tell();
+            }
+            return Renewal::Due(asked);
         }
         Renewal::In(due.map_or(slice, |due| due.min(slice)))
     }

@@ -175,3 +175,21 @@ fn lease_of_a_renewal_counts_from_its_answer() {
     assert!(lease.left() > 500 * SECOND);
     assert!(lease.want(Some(Duration::ZERO)).is_err());
 }
+
+/// The server may have carried out a renewal whose answer is lost.
+#[test]
+fn shorter_lease_counts_before_it_is_answered() {
+    let lease = lease_sent_before(60 * SECOND, SECOND, 10 * SECOND);
+    lease.want(Some(5 * SECOND)).unwrap();
+    assert!(lease.left() > 40 * SECOND);
+    let seen = lease.changed.seen();
+    assert_eq!(lease.renewal(), Renewal::Due(5 * SECOND));
+    assert!(lease.left() <= 4 * SECOND && lease.left() > 3 * SECOND);
+    // Who waits for the loss looks again.
+    assert!(lease.changed.seen() > seen);
+    lease.not_renewed(true);
+    lease.suspend(2 * SECOND);
+    assert_eq!(lease.renewal(), Renewal::Due(5 * SECOND));
+    lease.suspend(2 * SECOND);
+    assert_eq!(lease.loss(), Some(Loss::Unanswered));
+}
