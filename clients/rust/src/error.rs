@@ -313,24 +313,6 @@ impl fmt::Display for Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Family;
-
-    #[test]
-    fn server_error_names_key_and_address_and_never_the_token() {
-        let mut command = Family::Lock.command("RELEASE", "jobs");
-        command.token = Some("secret-7".to_owned());
-        let line = b"-ERR unknown command 'DLOCK.RELEASE', with args beginning with: 'jobs' 'secret-7' \r\n";
-        let reply = redis::parse_redis_value(line).unwrap();
-        let error = reply.extract_error().unwrap_err();
-        let error = Error::Redis(ServerError::of(error, &command, "web-1:6379".to_owned()));
-        let source = std::error::Error::source(&error).unwrap();
-        for shown in [error.to_string(), format!("{error:?}"), source.to_string()] {
-            assert!(!shown.contains("secret-7"), "{shown}");
-            assert!(shown.contains("unknown command"), "{shown}");
-        }
-        let shown = error.to_string();
-        assert!(shown.starts_with("\"jobs\": web-1:6379: "), "{shown}");
-    }
 
     #[test]
     fn texts_of_others_are_escaped() {

@@ -47,16 +47,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owner_names_user_host_and_process() {
-        assert_eq!(owner("ann", "web-1", 71), "ann@web-1:71");
-        let here = default_owner();
-        let (user, rest) = here.split_once('@').unwrap();
-        let (host, pid) = rest.rsplit_once(':').unwrap();
-        assert!(!user.is_empty() && !host.is_empty(), "{here}");
-        assert_eq!(pid, std::process::id().to_string());
-    }
-
-    #[test]
     fn long_owner_is_cut_at_the_end_of_the_host() {
         let long = owner("ann", &"ü".repeat(200), 71);
         assert!(long.len() <= LONGEST && long.len() > LONGEST - 3, "{long}");

@@ -38,33 +38,37 @@ fn fifty_threads_are_served_in_their_order() {
 #[test]
 fn progress_tells_the_place_and_the_holders() {
     let server = Server::start();
-    let client = Client::open(server.url()).unwrap();
-    let lock = client.lock("jobs");
-    let hold = lock.clone().owner("web-1").acquire().unwrap();
-    let ahead = {
-        let lock = lock.clone();
-        thread::spawn(move || lock.acquire().unwrap().release())
-    };
-    server.wait_for_waiters(1);
-    let told: Arc<Mutex<Vec<Progress>>> = Arc::default();
-    let waiting = {
-        let told = Arc::clone(&told);
-        let lock = lock.on_progress(move |progress| told.lock().unwrap().push(progress.clone()));
-        thread::spawn(move || lock.acquire().unwrap().release())
-    };
-    // It is told again and again, not only at the beginning.
-    eventually("progress is told twice", || told.lock().unwrap().len() >= 2);
-    let fence = hold.fence();
-    hold.release().unwrap();
-    ahead.join().unwrap().unwrap();
-    waiting.join().unwrap().unwrap();
-    let told = told.lock().unwrap();
-    assert_eq!(told[0].place, 2);
-    assert_eq!(told[0].key.state, "exclusive");
-    assert_eq!((told[0].key.holder_count, told[0].key.waiter_count), (1, 2));
-    assert_eq!(told[0].key.holders[0].fence, fence);
-    assert_eq!(told[0].key.holders[0].owner.as_deref(), Some("web-1"));
-    assert!(told[1].waited > told[0].waited);
+    for protocol in ["", "?protocol=resp3"] {
+        let client = Client::open(format!("{}{protocol}", server.url())).unwrap();
+        let lock = client.lock("jobs");
+        let hold = lock.clone().owner("web-1").acquire().unwrap();
+        let ahead = {
+            let lock = lock.clone();
+            thread::spawn(move || lock.acquire().unwrap().release())
+        };
+        server.wait_for_waiters(1);
+        let told: Arc<Mutex<Vec<Progress>>> = Arc::default();
+        let waiting = {
+            let told = Arc::clone(&told);
+            let lock =
+                lock.on_progress(move |progress| told.lock().unwrap().push(progress.clone()));
+            thread::spawn(move || lock.acquire().unwrap().release())
+        };
+        // It is told again and again, not only at the beginning.
+        eventually("progress is told twice", || told.lock().unwrap().len() >= 2);
+        let fence = hold.fence();
+        hold.release().unwrap();
+        ahead.join().unwrap().unwrap();
+        waiting.join().unwrap().unwrap();
+        let told = told.lock().unwrap();
+        assert_eq!(told[0].place, 2);
+        assert_eq!(told[0].key.state, "exclusive");
+        assert_eq!((told[0].key.holder_count, told[0].key.waiter_count), (1, 2));
+        assert_eq!(told[0].key.holders[0].fence, fence);
+        assert_eq!(told[0].key.holders[0].owner.as_deref(), Some("web-1"));
+        assert!(told[0].key.holders[0].lease_left > 20 * SECOND);
+        assert!(told[1].waited > told[0].waited);
+    }
 }
 
 #[test]
