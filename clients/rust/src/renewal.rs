@@ -140,16 +140,18 @@ async fn work<H: Half>(renewals: Arc<Renewals<H>>, _life: Arc<()>) {
             H::wait(&renewals.changed, seen, look.next).await;
             continue;
         };
-        for (apart, due) in apart(look.due) {
-            if apart == (None, false) {
-                renew(&half, &due, look.left).await;
-                continue;
-            }
+        let mut apart = apart(look.due);
+        let here = apart.remove(&(None, false));
+        for due in apart.into_values() {
             let half = half.clone();
             half.clone().in_background(async move {
                 renew(&half, &due, Duration::MAX).await;
                 half.renew_earlier();
             });
+        }
+        // The last, so that none of the others waits for its answer.
+        if let Some(due) = here {
+            renew(&half, &due, look.left).await;
         }
     }
 }
