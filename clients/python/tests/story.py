@@ -64,6 +64,15 @@ class Story:
 
     block = ask
 
+    async def ask_last(self, part: Part, within: float) -> Any:
+        """A reply to all of the commands, or a list with one to each."""
+        self.said.append(" + ".join(" ".join(map(str, words)) for words in part.commands))
+        reply = self._next()
+        part.hears(reply if isinstance(reply, list) else [reply] * len(part.commands))
+        if isinstance(part.replies[-1], BaseException):
+            raise part.replies[-1]
+        return part.replies[-1]
+
     async def ask_all(self, requests: List[Tuple[str, Part]], within: float) -> List[Any]:
         if self.time >= self._stops_at:
             raise Stopped

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from dataclasses import replace
 from typing import Any, List, Optional
 
 import pytest
@@ -14,7 +15,8 @@ from story import GONE, GRANTED, QUEUED, REQUEST, Story, script
 import dsync
 from dsync import _steps, aio
 from dsync._confirm import Confirm, Part, commit
-from dsync._protocol import Words
+from dsync._lease import Lease
+from dsync._protocol import ONCE, Request, Words
 from dsync._settings import Settings
 from dsync._sync._threads import complete
 
@@ -147,12 +149,43 @@ def test_done_that_may_be_repeated_is_not_confirmed(story: Story) -> None:
     sent = ConnectionError("closed")
     sent.is_in_doubt = True  # type: ignore[attr-defined]
     done = REQUEST.verb("DONE")
-    assert story.run(script(_steps.finish, done, "k", 5, ONE), GONE, 1) == (True, False)
+    assert story.run(script(_steps.finish, REQUEST, done, 5, ONE), GONE, 1) == (True, False)
     for error in (sent, dsync.NotConfirmed("k", 0, 1)):
         with pytest.raises(dsync.NotConfirmed) as few:
-            story.run(script(_steps.finish, done, "k", 5, ONE), error, 1)
+            story.run(script(_steps.finish, REQUEST, done, 5, ONE), error, 1)
         assert (few.value.have, few.value.wanted) == (0, 1)
-    assert story.run(script(_steps.finish, done, "k", 5), sent, 1) == (True, False)
+    assert story.run(script(_steps.finish, REQUEST, done, 5), sent, 1) == (True, False)
+
+
+def test_done_that_may_be_repeated_comes_behind_a_renewal(story: Story) -> None:
+    """Where it finds the hold this DONE is the first. It was called not confirmed after a sending that was lost."""
+    sent = ConnectionError("closed")
+    sent.is_in_doubt = True  # type: ignore[attr-defined]
+    lease = Lease(9.0, 1.0, story.time)
+    once = replace(REQUEST, family=ONCE)
+
+    def end(request: Request, *replies: Any) -> Any:
+        story.said.clear()
+        return story.run(script(_steps.finish, request, request.verb("DONE"), 5, ONE, lease), *replies)
+
+    assert end(REQUEST, sent, 1) == (True, False)
+    assert story.said == ["DLOCK.DONE k t", "DLOCK.RENEW k t PX 9000 + DLOCK.DONE k t"]
+    assert end(once, sent, [0, 0]) == (False, False), "another attempt has begun"
+    # Of a member 0 may be the answer to a repetition as well, of which nobody knows who has the first.
+    for request, replies in ((REQUEST, [0, 1]), (REQUEST, [0, 0]), (once, [0, 1]), (once, [GONE, 1])):
+        with pytest.raises(dsync.NotConfirmed, match="0 of 1"):
+            end(request, sent, replies)
+    lease.end("lost")
+    with pytest.raises(dsync.NotConfirmed, match="0 of 1"):
+        end(REQUEST, sent, 1)
+    assert story.said == ["DLOCK.DONE k t"] * 2
+
+
+@pytest.mark.parametrize(("renewed", "is_open"), [(1, True), (0, False)])
+def test_done_that_may_be_repeated_waits_for_replicas_if_it_is_the_first(renewed: int, is_open: bool) -> None:
+    part = Part([RENEW, ["DLOCK.DONE", "k", "t"]], Confirm(1, 0.5, until=time.monotonic() * 2 + 1_000))
+    assert played([part], [renewed, 1, 0]) == ["DLOCK.RENEW k t | DLOCK.DONE k t | WAIT 1 500"]
+    assert (part.is_first, part.is_open) == (bool(renewed), is_open)
 
 
 @pytest.mark.parametrize(

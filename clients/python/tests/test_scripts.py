@@ -181,10 +181,10 @@ def test_older_renewal_does_not_shorten_the_lease(story: Story) -> None:
 
 
 def test_release_is_repeated_until_it_is_answered(story: Story) -> None:
-    assert story.run(script(_steps.finish, REQUEST.verb("RELEASE"), "k", 5), GONE, GONE, 1) == (True, False)
-    assert story.run(script(_steps.finish, REQUEST.verb("RELEASE"), "k", 5), 0) == (False, True)
+    assert story.run(script(_steps.finish, REQUEST, REQUEST.verb("RELEASE"), 5), GONE, GONE, 1) == (True, False)
+    assert story.run(script(_steps.finish, REQUEST, REQUEST.verb("RELEASE"), 5), 0) == (False, True)
     with pytest.raises(ConnectionError):
-        story.run(script(_steps.finish, REQUEST.verb("RELEASE"), "k", 5), *[GONE] * 200)
+        story.run(script(_steps.finish, REQUEST, REQUEST.verb("RELEASE"), 5), *[GONE] * 200)
 
 
 @pytest.mark.parametrize("verb", ["RELEASE", "DONE"])
@@ -192,7 +192,8 @@ def test_end_is_repeated_for_as_long_as_the_server_can_know_the_hold(story: Stor
     """It was given up after 5 s: the promoted server had the hold for another lease, and work was done twice."""
     retry_for = _steps.lives_for(REQUEST.lease)
     assert retry_for == REQUEST.lease + 5
-    assert story.run(script(_steps.finish, REQUEST.verb(verb), "k", retry_for), *[(GONE, 2)] * 6, 1) == (True, False)
+    end = script(_steps.finish, REQUEST, REQUEST.verb(verb), retry_for)
+    assert story.run(end, *[(GONE, 2)] * 6, 1) == (True, False)
     assert story.time > 1_000 + REQUEST.lease
 
 
@@ -202,14 +203,14 @@ def test_refused_done_becomes_fail_and_the_refusal_is_raised(story: Story) -> No
     for replies in ((refusal, GONE, 1), (refusal, redis.exceptions.ResponseError("NOPERM"))):
         story.said.clear()
         with pytest.raises(redis.exceptions.ResponseError, match="too long"):
-            story.run(script(_steps.record, done, lambda _: failed, "k", 5), *replies)
+            story.run(script(_steps.record, REQUEST, done, lambda _: failed, 5), *replies)
         assert story.said == ["DLOCK.DONE k t"] + ["DLOCK.FAIL k t"] * (len(replies) - 1)
     # An error that passes says nothing about the result.
     story.said.clear()
-    assert story.run(script(_steps.record, done, lambda _: failed, "k", 5), GONE, 1) == (True, False)
+    assert story.run(script(_steps.record, REQUEST, done, lambda _: failed, 5), GONE, 1) == (True, False)
     assert story.said == ["DLOCK.DONE k t"] * 2
     with pytest.raises(ConnectionError):
-        story.run(script(_steps.record, done, lambda _: failed, "k", 5), *[GONE] * 200)
+        story.run(script(_steps.record, REQUEST, done, lambda _: failed, 5), *[GONE] * 200)
     assert "DLOCK.FAIL k t" not in story.said
 
 

@@ -42,10 +42,22 @@ class Part:
     """Commands of one caller, what has to confirm their answers, if anything, and their replies so far."""
 
     def __init__(self, commands: Sequence[Words], confirm: Optional[Confirm] = None) -> None:
-        self.commands = commands
         self.confirm = confirm
+        self._commands = commands
+        self.begin(is_asking=False)
+
+    def begin(self, *, is_asking: bool) -> None:
+        """Has the commands sent from here, each right behind ASKING where the server is only about to have the slot."""
+        self._is_asking = is_asking
         self._replies: List[Any] = []
         self._refusal: Optional[Tuple[int, int]] = None
+
+    @property
+    def commands(self) -> Sequence[Words]:
+        if not self._is_asking:
+            return self._commands
+        asking: Words = ["ASKING"]
+        return [words for command in self._commands for words in (asking, command)]
 
     @property
     def is_sent(self) -> bool:
@@ -59,7 +71,12 @@ class Part:
 
     @property
     def needs_it(self) -> bool:
-        return self.confirm is not None and any(map(_needs_it, self._replies))
+        return self.confirm is not None and self.is_first and any(map(_needs_it, self._replies))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the last command is no repetition, as far as a RENEW before it tells: it has found the hold."""
+        return all(reply and not isinstance(reply, Exception) for reply in self._replies[:-1])
 
     @property
     def replies(self) -> List[Any]:
@@ -67,11 +84,11 @@ class Part:
         if self._refusal is None:
             return self._replies
         have, wanted = self._refusal
-        pairs = zip(self.commands, self._replies)
+        pairs = zip(self._commands, self._replies)
         return [NotConfirmed(text(words[1]), have, wanted) if _needs_it(reply) else reply for words, reply in pairs]
 
     def hears(self, replies: List[Any]) -> None:
-        self._replies = replies
+        self._replies = replies[1::2] if self._is_asking else replies
 
     def judge(self, confirm: Confirm, told: Any, attached: int) -> None:
         """Takes what WAIT or WAITAOF has answered."""
@@ -112,8 +129,9 @@ async def commit(parts: Sequence[Part], exchange: Callable[[List[Words]], Awaita
     counts = any(confirm.replicas == ALL for confirm in confirms)
     replies = await exchange([*commands, *([["ROLE"]] if counts else _waits(confirms, 0))])
     for part in asked:
-        part.hears(replies[: len(part.commands)])
-        replies = replies[len(part.commands) :]
+        count = len(part.commands)
+        part.hears(replies[:count])
+        replies = replies[count:]
     if not any(part.needs_it for part in parts):
         return
     attached = 0
@@ -122,7 +140,7 @@ async def commit(parts: Sequence[Part], exchange: Callable[[List[Words]], Awaita
         attached = len(replies[0][2]) if text(replies[0][0]) == "master" else 0
         replies = await exchange(_waits(confirms, attached))
     for part in parts:
-        if part.confirm is not None:
+        if part.confirm is not None and part.needs_it:
             # ROLE that is refused is the answer to all.
             part.judge(part.confirm, replies[-1 if part.confirm.disk else 0], attached)
 

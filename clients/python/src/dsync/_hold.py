@@ -137,7 +137,7 @@ class HoldBase:
         retry_for = self._lives_for if verb == "DONE" or not is_lost else 0.0
         confirm = self._settings.confirm if verb == "DONE" else None
         words = self._request.verb(verb, *more)
-        return await self._finish(_steps.finish, talk, words, self.key, retry_for, confirm)
+        return await self._finish(_steps.finish, talk, words, retry_for=retry_for, confirm=confirm)
 
     async def _end_quietly(self, talk: Talk, verb: str, *more: Word) -> bool:
         """Ends the hold after its block. The work is over, so a server out of reach is no error of the block.
@@ -162,19 +162,22 @@ class HoldBase:
         """
         verb = self._request.verb
         refused = lambda refusal: verb("FAIL", *failed(refusal))  # noqa: E731
-        confirm = self._settings.confirm
-        return await self._finish(_steps.record, talk, verb("DONE", *done), refused, self.key, self._lives_for, confirm)
+        return await self._finish(
+            _steps.record, talk, verb("DONE", *done), refused, retry_for=self._lives_for, confirm=self._settings.confirm
+        )
 
     @property
     def _lives_for(self) -> float:
         return _steps.lives_for(self._settings.lease)
 
-    async def _finish(self, script: Callable[..., Awaitable[Finished]], *arguments: Any) -> Finished:
+    async def _finish(
+        self, script: Callable[..., Awaitable[Finished]], talk: Talk, *words: Any, **options: Any
+    ) -> Finished:
         if self._lease.is_of_the_parent:
             return Finished(is_ended=False, at_once=True)
         self._is_ending = True
         try:
-            return await script(*arguments)
+            return await script(talk, self._request, *words, **options, lease=self._lease)
         finally:
             self._alarm.cancel()
             self._lease.end("it was released")

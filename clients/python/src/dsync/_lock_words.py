@@ -88,7 +88,7 @@ class LockWords:
     async def _releasing(self, talk: Talk, token: Any) -> None:
         asked = self._request(token)
         try:
-            ended = await _own_type(_steps.finish(talk, asked.verb("RELEASE"), asked.key, _patience(asked)))
+            ended = await _own_type(_steps.finish(talk, asked, asked.verb("RELEASE"), _patience(asked)))
         except OtherType:
             ended = None
         if ended is None or not ended.is_ended:

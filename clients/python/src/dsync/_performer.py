@@ -138,19 +138,19 @@ class Talk:
         self._blocking: Optional[Line] = None
         self._watching: Optional[Watching] = None
 
-    async def ask(
-        self,
-        words: Words,
-        within: float = ANSWER_WITHIN,
-        confirm: Optional[Confirm] = None,
-        is_last: bool = False,
-    ) -> Any:
-        """Sends a command that is answered at once, and returns the reply. The replicas have their time besides.
+    async def ask(self, words: Words, within: float = ANSWER_WITHIN, confirm: Optional[Confirm] = None) -> Any:
+        """Sends a command that is answered at once, and returns the reply. The replicas have their time besides."""
+        return await self._ask(Part([words], confirm), within)
 
-        ``is_last``: the command must go out although the caller is being cancelled.
+    async def ask_last(self, part: Part, within: float) -> Any:
+        """Does the same with commands that must go out although the caller is being cancelled.
+
+        Returns the reply to the last one.
         """
-        asking = _route.ask(self._performer.send, self._route, self._key, words, within, confirm)
-        return await (self._performer.last(asking) if is_last else asking)
+        return await self._performer.last(self._ask(part, within))
+
+    def _ask(self, part: Part, within: float) -> Coroutine[Any, Any, Any]:
+        return _route.ask(self._performer.send, self._route, self._key, part, within)
 
     async def ask_all(self, requests: List[Tuple[str, Part]], within: float) -> List[Any]:
         """Sends a command for each of these keys, and returns the replies, errors of all kinds among them."""

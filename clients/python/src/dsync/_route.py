@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Awaitable, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
 
-from ._confirm import Confirm, Part
+from ._confirm import Part
 from ._lease import now
 from ._protocol import Words, text
 from ._retry import passes, redirection
@@ -229,24 +229,24 @@ async def find(send: Send, route: Route, key: Any, within: float) -> Source:
         raise
 
 
-async def ask(
-    send: Send, route: Route, key: Any, words: Words, within: float, confirm: Optional[Confirm] = None
-) -> Any:
-    """Sends a command to the server that has the key, and follows redirections. All in so many seconds."""
+async def ask(send: Send, route: Route, key: Any, part: Part, within: float) -> Any:
+    """Sends commands to the server that has the key, and follows redirections. All in so many seconds.
+
+    Returns the reply to the last one, or raises it.
+    """
     deadline = now() + within
     source = await find(send, route, key, within)
-    commands = [words]
+    is_asking = False
     for redirections in range(REDIRECTIONS + 1):
+        part.begin(is_asking=is_asking)
         try:
-            return await _reply(send, source, Part(commands, confirm), max(SHORTEST, deadline - now()))
+            return await _reply(send, source, part, max(SHORTEST, deadline - now()))
         except Exception as error:
             elsewhere = route.redirected(error, source) if redirections < REDIRECTIONS else None
             if elsewhere is None:
                 route.blame(source, error, key)
                 raise
             source, is_asking = elsewhere
-            # A server that is only about to have the slot takes a command right behind ASKING.
-            commands = [["ASKING"], words] if is_asking else [words]
     raise AssertionError("the last attempt has returned or raised")
 
 
@@ -280,7 +280,7 @@ async def ask_all(send: Send, route: Route, requests: List[Tuple[Any, Part]], wi
                 route.doubt(source)
             if route.redirected(reply, source) is not None and now() < deadline:
                 try:
-                    replies[index] = await ask(send, route, key, part.commands[-1], deadline - now(), part.confirm)
+                    replies[index] = await ask(send, route, key, part, deadline - now())
                 except Exception as error:
                     replies[index] = error
     return replies

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional, Tuple, Union
 
 from . import _protocol
-from ._confirm import Confirm
-from ._lease import now
-from ._protocol import Done, GivenUp, Granted, Request, Waiting, Words, milliseconds
+from ._confirm import Confirm, Part
+from ._lease import Lease, now
+from ._protocol import ONCE, Done, GivenUp, Granted, Request, Waiting, Words, milliseconds
 from ._retry import Patience, is_in_doubt, passes, tells_the_end
 from .errors import NotConfirmed
 
@@ -189,7 +189,7 @@ async def withdraw(talk: Talk, request: Request, within: float = WITHDRAW_WITHIN
     """Takes back a request that nobody waits for any more."""
     for _ in range(2):
         try:
-            if int(await talk.ask(request.verb("RELEASE"), within, is_last=True)):
+            if int(await talk.ask_last(Part([request.verb("RELEASE")]), within)):
                 return
         except Exception:  # The place runs out by itself, or the lease does.
             return
@@ -228,47 +228,62 @@ def lives_for(lease: float) -> float:
     return lease + TAKEOVER_GRACE
 
 
-async def finish(talk: Talk, words: Words, key: str, retry_for: float, confirm: Optional[Confirm] = None) -> Finished:
+async def finish(
+    talk: Talk,
+    request: Request,
+    words: Words,
+    retry_for: float,
+    confirm: Optional[Confirm] = None,
+    lease: Optional[Lease] = None,
+) -> Finished:
     """Sends RELEASE, DONE or FAIL until it is answered. Raises the last error after ``retry_for`` seconds without.
 
-    With ``confirm`` the answer to DONE has to be confirmed in that time, where it was given.
+    With ``confirm`` the answer to DONE has to be confirmed in that time, where it was given. A repeated DONE is no
+    write, and WAIT behind it knows nothing of the replicas. So where one may have been carried out, the next comes
+    right behind a RENEW of the ``lease``, in the same write: if that finds the hold, this DONE is the first.
     """
-    patience = Patience(key, retry_for)
+    patience = Patience(request.key, retry_for)
     behind = None if confirm is None else replace(confirm, until=now() + retry_for)
     at_once, in_doubt = True, False
     while True:
+        renewal: List[Words] = []
+        if in_doubt and confirm is not None and lease is not None and lease.why_lost() is None:
+            renewal = [request.renewal(lease.asks_for(lease.seconds))]
+        part = Part([*renewal, words], behind if renewal or not in_doubt else None)
         try:
-            within = min(LONGEST_TRY, max(retry_for, WITHDRAW_WITHIN))
-            reply = await talk.ask(words, within, None if in_doubt else behind, is_last=True)
+            reply = await talk.ask_last(part, min(LONGEST_TRY, max(retry_for, WITHDRAW_WITHIN)))
             break
         except Exception as error:
             if tells_the_end(error):
-                return Finished(False, at_once)
+                reply = 0
+                break
             at_once = False
             in_doubt = in_doubt or is_in_doubt(error)
             await talk.pause(patience.pause_after(error))
-    if int(reply) and confirm is not None and in_doubt:
-        # It may be the answer to a repetition, which writes nothing: WAIT behind it knows nothing of the replicas.
-        raise NotConfirmed(key, 0, confirm.wanted())
+    may_be_repeated = in_doubt and not (renewal and part.is_first)
+    # Only a run is told by 0 that another has begun.
+    if confirm is not None and may_be_repeated and (int(reply) or request.family is not ONCE):
+        raise NotConfirmed(request.key, 0, confirm.wanted())
     return Finished(int(reply) > 0, at_once)
 
 
 async def record(
     talk: Talk,
+    request: Request,
     done: Words,
     failed: Callable[[Exception], Words],
-    key: str,
     retry_for: float,
     confirm: Optional[Confirm] = None,
+    lease: Optional[Lease] = None,
 ) -> Finished:
     """Sends DONE as :func:`finish` does. A result that is refused is a failed attempt, and the refusal is raised."""
     try:
-        return await finish(talk, done, key, retry_for, confirm)
+        return await finish(talk, request, done, retry_for, confirm, lease)
     except Exception as refusal:
         if not passes(refusal):
             # Without this the work would be begun again after the lease only, and an attempt released would not count.
             with contextlib.suppress(Exception):
-                await finish(talk, failed(refusal), key, retry_for)
+                await finish(talk, request, failed(refusal), retry_for)
         raise
 
 

@@ -17,6 +17,7 @@ from waiting import eventually, holders, waiters
 
 import dsync
 from dsync import _route
+from dsync._confirm import Part
 from dsync.aio import all_of, lock, once
 from dsync.aio._tasks import Tasks
 
@@ -327,7 +328,7 @@ async def test_request_that_is_given_up_leaves_the_others_their_replies(aclient:
     tasks = Tasks.of(aclient)
 
     async def ask(*words: str) -> Any:
-        return await _route.ask(tasks.send, tasks.route, words[1], [*words], 10)
+        return await _route.ask(tasks.send, tasks.route, words[1], Part([[*words]]), 10)
 
     await aclient.set("a", "1")
     for _ in range(50):
