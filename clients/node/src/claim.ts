@@ -6,7 +6,7 @@ import { hostname, userInfo } from 'node:os';
 
 import { clientOf } from './client.js';
 import type { Client, Library, Words } from './libraries/library.js';
-import type { Confirmation } from './line.js';
+import type { Confirmation, DoneSoFar } from './line.js';
 import { confirmationOf, type HoldOptions, marginOf, wholeMs } from './options.js';
 import type { Reply } from './replies.js';
 import type { Renewals } from './renewal.js';
@@ -40,8 +40,7 @@ export class Claim {
     readonly needs: Confirmation | undefined;
     /** Not to be shown to anybody. */
     readonly #token = randomUUID();
-    /** What is known of the DONE. */
-    readonly #done: NonNullable<Confirmation['done']> = {};
+    readonly #done: DoneSoFar;
     readonly #options: HoldOptions;
     readonly #prefix: string;
     readonly #grant: string;
@@ -57,6 +56,7 @@ export class Claim {
         this.maxHoldMs = options.maxHoldMs === undefined ? Infinity : wholeMs('maxHoldMs', options.maxHoldMs);
         this.leaseMs = Math.min(wholeMs('leaseMs', options.leaseMs ?? LEASE_MS), this.maxHoldMs);
         this.#options = options;
+        this.#done = { isAnsweredAgain: family === 'once' };
         this.marginOf(this.leaseMs);
         this.needs = confirmationOf(key, this.leaseMs, options);
         this.placeMs = wholeMs('placeMs', options.placeMs ?? PLACE_MS, 1_000);
@@ -93,13 +93,18 @@ export class Claim {
 
     /** Renews over the connection of renewals, or where the request was sent. */
     renew(leaseMs: number, isBeside = true): Promise<Reply> {
-        const words: Words = [`${this.#prefix}.RENEW`, this.key, this.#token, 'PX', String(leaseMs)];
+        const words = this.#renewal(leaseMs);
         return isBeside ? this.requests.sendBeside(this.key, words, this.needs) : this.#send(words, this.needs);
     }
 
-    /** Sends what ends the hold: RELEASE, DONE or FAIL. */
-    end(verb: string, words: string[]): Promise<Reply> {
+    #renewal(leaseMs: number): Words {
+        return [`${this.#prefix}.RENEW`, this.key, this.#token, 'PX', String(leaseMs)];
+    }
+
+    /** Sends what ends the hold: RELEASE, DONE or FAIL. `renewMs` is for how long it may be renewed for that, if at all. */
+    end(verb: string, words: string[], renewMs = 0): Promise<Reply> {
         const command: Words = [`${this.#prefix}.${verb}`, this.key, this.#token, ...words];
+        this.#done.renewal = renewMs > 0 ? this.#renewal(renewMs) : undefined;
         return this.#send(command, verb === 'DONE' && this.needs ? { ...this.needs, done: this.#done } : undefined);
     }
 

@@ -102,7 +102,7 @@ export class Hold {
         const { library, answerMs, family } = this.#claim;
         const { isLost, leaseMs } = this.#renewal;
         const forMs = verb === 'RELEASE' && isLost ? ANSWER_MS : leaseMs + TAKEOVER_GRACE_MS;
-        const send = () => this.#claim.end(verb, words);
+        const send = () => this.#claim.end(verb, words, isLost ? 0 : this.#renewal.asksForMs);
         const { answer, isFirst } = await untilAnswered(library, this.key, send, forMs, answerMs);
         const isAnsweredAgain = verb === 'DONE' && family === 'once';
         return Number(answer) >= 1 || !(isFirst || isLost || isAnsweredAgain);

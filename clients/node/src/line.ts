@@ -28,11 +28,21 @@ export interface Confirmation {
     readonly replicas: Replicas;
     readonly withinMs: number;
     readonly isDisk: boolean;
-    /**
-     * Of DONE: only the first is a write, and WAIT knows what was written on its own connection. So it is confirmed on the
-     * line where it was sent first, or not at all. When it is answered there it is not sent again, only what confirms it.
-     */
-    readonly done?: { line?: Line | undefined; answer?: Reply };
+    readonly done?: DoneSoFar;
+}
+
+/**
+ * What is known of a DONE. Only the first is a write, and WAIT knows what was written on its own connection. So it is
+ * confirmed on the line where it was sent first, or not at all. When it is answered there it is not sent again, only what
+ * confirms it.
+ */
+export interface DoneSoFar {
+    /** Whether the server answers a repetition as it did the first. */
+    readonly isAnsweredAgain: boolean;
+    /** The RENEW that comes right before it on another line, in the same write: if that finds the hold, it is the first. */
+    renewal?: Words | undefined;
+    line?: Line | undefined;
+    answer?: Reply;
 }
 
 interface Asked {
@@ -84,14 +94,14 @@ export class Line {
             // With `all` the primary is asked first how many that is.
             const behind: Words[] = isAll ? [['ROLE']] : this.#confirming(needs, 0);
             const sent = asked.filter((one) => !this.#isAnsweredHere(one));
-            const replies = this.#sendNow([...sent.map(({ words }) => words), ...behind]);
-            const answers = sent.map((one, at) => this.#answered(one, replies[at] as Promise<Reply>));
+            const replies = this.#sendNow([...sent.flatMap((one) => this.#commandsOf(one)), ...behind]);
+            const answers = sent.map((one) => this.#answered(one, replies.splice(0, this.#commandsOf(one).length)));
             if (needs.length === 0) {
                 continue;
             }
             try {
                 await Promise.all(answers);
-                const told = await Promise.all(replies.slice(sent.length));
+                const told = await Promise.all(replies);
                 const attached = isAll ? attachedOf(told[0]) : 0;
                 this.#confirm(isAll ? await Promise.all(this.#sendNow(this.#confirming(needs, attached))) : told, attached);
             } catch (error) {
@@ -124,24 +134,35 @@ export class Line {
         return isHere;
     }
 
+    /** A DONE that may be recorded over another line comes behind its RENEW. */
+    #commandsOf({ words, needs }: Asked): Words[] {
+        const { renewal, line } = needs?.done ?? {};
+        return renewal === undefined || line === this ? [words] : [renewal, words];
+    }
+
     #await(asked: Asked, answer: Reply): void {
         const needs = asked.needs as Confirmation;
         this.#unconfirmed.push({ ...asked, needs, answer, until: performance.now() + needs.withinMs });
     }
 
     /** Settles the request if its answer counts as it is. Resolves when it is answered. */
-    async #answered(asked: Asked, reply: Promise<Reply>): Promise<void> {
+    async #answered(asked: Asked, replies: Promise<Reply>[]): Promise<void> {
         const { needs, resolve, reject } = asked;
         const done = needs?.done;
+        const [reply, renewed] = replies.reverse();
         try {
             const answer = await reply;
-            if (needs === undefined || !isToConfirm(answer)) {
+            const isFirst = done?.line === this || Number(await renewed?.catch(() => 0)) === 1;
+            if (needs === undefined) {
                 resolve(answer);
-            } else if (done !== undefined && done.line !== this) {
+            } else if (done !== undefined && !isFirst && (isToConfirm(answer) || !done.isAnsweredAgain)) {
                 const why = 'it may have been recorded over a connection that has ended';
                 reject(new NotConfirmed(needs.key, 0, wantedOf(needs, 1), { why, isFinal: true }));
+            } else if (!isToConfirm(answer)) {
+                resolve(answer);
             } else {
                 if (done !== undefined) {
+                    done.line = this;
                     done.answer = answer;
                 }
                 this.#await(asked, answer);

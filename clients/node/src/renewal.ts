@@ -118,6 +118,11 @@ export class Renewal {
         return this.#leaseMs;
     }
 
+    /** For how long a renewal asks now: the server does not keep the hold for longer than it may be held. */
+    get asksForMs(): number {
+        return Math.floor(Math.min(this.#leaseMs, this.#lease.maxHoldLeftMs));
+    }
+
     /** The user ends the hold. */
     end(): void {
         this.loseIfDue();
@@ -150,8 +155,7 @@ export class Renewal {
 
     async #renew(answerMs: number): Promise<boolean> {
         const sent = new Moment();
-        // The server does not keep the hold for longer than it may be held.
-        const leaseMs = Math.max(1, Math.floor(Math.min(this.#leaseMs, this.#lease.maxHoldLeftMs)));
+        const leaseMs = Math.max(1, this.asksForMs);
         const marginMs = Math.min(this.claim.marginOf(this.#leaseMs), leaseMs);
         if (this.#state === 'held') {
             this.#lease.asked(sent, leaseMs, marginMs);

@@ -79,16 +79,22 @@ test('DONE that is not confirmed is not sent again on its connection, only WAIT'
     assert.deepEqual([asked, counts], [['DONCE.BEGIN k', 'DONCE.DONE k'], []]);
 });
 
-// WAIT behind a repeated DONE, which writes nothing, counts replicas that may not have the first one.
-test('DONE whose connection has ended cannot be confirmed on another', async () => {
+/** The same, but the connection ends at the first DONE. A RENEW after that finds `found` holds, and another DONE `done`. */
+const endsAtDone = (found, done = found) => {
     let isCut = false;
-    const client = standIn((...words) => {
-        if (words[0] === 'DONCE.DONE' && !isCut) {
+    return (...words) => {
+        if (words[0].endsWith('.DONE') && !isCut) {
             isCut = true;
             return new Error('Connection is closed.');
         }
-        return server(() => 1)(...words);
-    });
+        const afterwards = { 'DONCE.DONE': done, 'DWG.DONE': done, 'DONCE.RENEW': found, 'DWG.RENEW': found };
+        return afterwards[words[0]] ?? (words[0] === 'DWG.ADD' ? granted(words) : server(() => 1)(...words));
+    };
+};
+
+// WAIT behind a repeated DONE, which writes nothing, counts replicas that may not have the first one.
+test('DONE whose connection has ended cannot be confirmed on another', async () => {
+    const client = standIn(endsAtDone(0, 1));
     const begun = await dsync.once.begin(client, 'k', { replicas: 1 });
     await assert.rejects(begun.run.done('r'), (error) => {
         assert.ok(error instanceof dsync.NotConfirmed);
@@ -96,6 +102,26 @@ test('DONE whose connection has ended cannot be confirmed on another', async () 
         return true;
     });
     assert.ok(!namesOf(client).some((words) => words.includes('FAIL')), 'work that is done does not fail');
+});
+
+// It was called not confirmed after a sending that had never arrived.
+test('DONE behind a RENEW that finds the hold is the first, and confirmed', async () => {
+    const client = standIn(endsAtDone(1));
+    const begun = await dsync.once.begin(client, 'k', { replicas: 1, leaseMs: 10_000, maxHoldMs: 5_000 });
+    assert.equal(await begun.run.done('r'), true);
+    assert.deepEqual(namesOf(client).slice(3), ['WAIT 1 500', 'DONCE.RENEW k', 'DONCE.DONE k', 'WAIT 1 500']);
+    const [, , , lease] = client.commands.find(([command]) => command === 'DONCE.RENEW').slice(1);
+    assert.ok(Number(lease) < 5_000, lease);
+    const member = await dsync.group(standIn(endsAtDone(1)), 'k').add({ replicas: 1 });
+    assert.equal(await member.done(), true);
+});
+
+// 0 may be the answer to a repetition, and nobody knows which replicas have the first.
+test('DONE of a member that may be recorded is not confirmed by 0', async () => {
+    const member = await dsync.group(standIn(endsAtDone(0)), 'k').add({ replicas: 1 });
+    await assert.rejects(member.done(), dsync.NotConfirmed);
+    const begun = await dsync.once.begin(standIn(endsAtDone(0)), 'k', { replicas: 1 });
+    assert.equal(await begun.run.done('r'), false, 'another attempt has begun');
 });
 
 test('WAIT that is not allowed is told at once, and the grant is given back', async () => {
