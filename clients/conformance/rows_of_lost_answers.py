@@ -86,6 +86,34 @@ def confirmed_work_whose_answer_is_lost_is_not_lost(lab: Lab) -> None:
     assert lab.ask("DONCE.GET", "job")[0] == "DONE"
 
 
+@row("pair")
+def confirmed_work_that_never_arrived_is_done_when_it_is_told_again(lab: Lab) -> None:
+    """RENEW right before it finds the hold, so it is the first."""
+    proxy = lab.behind_a_proxy()
+    for family in ("once", "group"):
+        hold(lab, family, family=family, lease=60_000, replicas=1)
+        proxy.cut()
+        done = record(lab)
+        time.sleep(3)
+        proxy.mend()
+        is_(done.result(timeout=SOON), "done")
+    assert lab.ask("DONCE.GET", "once", server=lab.standby)[0] == "DONE"
+    assert lab.ask("DWG.WAIT", "group") == [1, 0]
+
+
+@row("pair")
+def confirmed_work_whose_answer_is_lost_is_not_done_before_a_replica_knows(lab: Lab) -> None:
+    """WAIT behind a repetition, which writes nothing, confirms anything."""
+    proxy = lab.behind_a_proxy()
+    hold(lab, "job", family="once", lease=20_000, replicas=1)
+    lab.standby.stop()
+    proxy.cut_answers()
+    done = record(lab)
+    time.sleep(3)
+    proxy.mend()
+    is_(done.result(timeout=SOON), "not confirmed")
+
+
 @row("one")
 def grant_whose_answer_is_lost_is_the_hold(lab: Lab) -> None:
     proxy = lab.behind_a_proxy()
