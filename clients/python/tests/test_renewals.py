@@ -1,6 +1,7 @@
 """The renewals of the holds of a client, without a server and with many holds."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import Any, Callable, List
@@ -8,7 +9,7 @@ from typing import Any, Callable, List
 import pytest
 import redis
 import redis.asyncio
-from servers import Cluster, Server, closing, eventually
+from servers import Cluster, Proxy, Server, closing, eventually
 from story import GONE, REQUEST, Script, Story, script
 
 from dsync import _renewals, aio, lock
@@ -135,6 +136,55 @@ async def test_lease_of_a_tasks_renewal_counts_from_then_on(server: Server) -> N
         await asyncio.sleep(4)
         assert 0 < hold.left() < 2
     await client.aclose()
+
+
+def test_shorter_lease_counts_without_an_answer(proxy: Proxy) -> None:
+    """The server had it for two seconds, and it was called held for another twenty."""
+    hold = lock(redis.Redis(port=proxy.port), "k", lease=60).acquire()
+    proxy.cut_answers()
+    with pytest.raises(redis.TimeoutError):
+        hold.renew(lease=2)
+    assert hold.lost.is_set()
+    assert hold.left() == 0
+    assert proxy.sent.count(b"RENEW") == 1
+
+
+async def test_shorter_lease_of_a_task_counts_without_an_answer(proxy: Proxy) -> None:
+    async with redis.asyncio.Redis(port=proxy.port) as client:
+        hold = await aio.lock(client, "k", lease=60).acquire()
+        proxy.cut_answers()
+        renewing = asyncio.create_task(hold.renew(lease=2))
+        await asyncio.wait_for(hold.lost.wait(), 3)
+        with pytest.raises(redis.TimeoutError):
+            await renewing
+
+
+def test_renewal_after_one_by_hand_without_an_answer_counts(proxy: Proxy) -> None:
+    hold = lock(redis.Redis(port=proxy.port), "k", lease=60).acquire()
+    proxy.cut_answers()
+    with pytest.raises(redis.TimeoutError):
+        hold.renew(lease=20)
+    assert hold.left() < 20
+    proxy.mend()
+    eventually(lambda: hold.left() > 20, "a renewal of the background at once")
+
+
+def test_renewal_while_one_by_hand_is_out_does_not_count_for_it(story: Story) -> None:
+    """It may arrive first, although it was sent later."""
+    lease = Lease(60.0, 2.0, story.time)
+    with contextlib.suppress(ConnectionError), lease.asked(story.time + 8):
+        story.time += 1
+        lease.renewed(story.time, 60.0)
+        assert lease.left() == 7.0
+        raise GONE
+    assert lease.renewal_due_at() == story.time
+    lease.renewed(story.time - 1, 60.0)
+    assert lease.left() == 7.0
+    lease.renewed(story.time, 60.0)
+    assert lease.left() == 58.0
+    with lease.asked(story.time + 8):
+        assert lease.left() == 8.0
+    assert lease.left() == 58.0
 
 
 def renewers() -> List[str]:

@@ -110,22 +110,28 @@ class HoldBase:
         settings = self._settings if seconds is None else replace(self._settings, lease=seconds)
         lease, sent = self._lease, now()
         asked = lease.asks_for(settings.lease)
-        why = await _steps.renew_now(talk, self._request, asked, settings.confirm)
-        if why is not None:
-            self._lose(why)
-            return False
-        if seconds is not None:
-            self._settings = settings
-            self._renewed.confirm = settings.confirm
-            lease.become(settings.lease, settings.margin_seconds)
-        # A renewal of the background may come behind this one, and the server goes by the last.
-        lease.renewed(sent, self._renewed.at_least(asked))
-        if seconds is not None:
-            # It may be lost, and its next renewal due, sooner than before.
-            self._alarm.cancel()
-            self._has_begun = False
-            self._watch()
-        return True
+        try:
+            with lease.asked(sent + asked - settings.margin_seconds):
+                self._watch_anew()
+                why = await _steps.renew_now(talk, self._request, asked, settings.confirm)
+            if why is not None:
+                self._lose(why)
+                return False
+            if seconds is not None:
+                self._settings = settings
+                self._renewed.confirm = settings.confirm
+                lease.become(settings.lease, settings.margin_seconds)
+            # A renewal of the background may come behind this one, and the server goes by the last.
+            lease.renewed(sent, self._renewed.at_least(asked))
+        finally:
+            self._watch_anew()
+        return lease.why_lost() is None
+
+    def _watch_anew(self) -> None:
+        """Called when the hold may be lost, or its next renewal due, sooner than before."""
+        self._alarm.cancel()
+        self._has_begun = False
+        self._watch()
 
     async def _end(self, talk: Talk, verb: str, *more: Word) -> Finished:
         """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""

@@ -7,12 +7,13 @@ own count began. The hold counts as lost a margin before the lease is over, so t
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
 import time
 import weakref
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 # CLOCK_BOOTTIME, where there is one, goes on while the machine is suspended, as the server's leases do.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
@@ -88,6 +89,9 @@ class Lease:
         self._granted = seconds
         self._max_hold = max_hold
         self._lost_at_latest = math.inf if max_hold is None else sent + max_hold
+        #: The end of the lease if the server has carried out a renewal by hand whose answer is out; and since when that
+        #: has failed, so that a renewal which is sent from then on makes up for it.
+        self._asked_until = self._failed_at = math.inf
         self._ended: Optional[str] = None
         self._trouble: Optional[BaseException] = None
         self._lock = threading.Lock()
@@ -105,10 +109,24 @@ class Lease:
         """Returns for how many seconds a renewal asks now: no longer than ``max_hold`` allows."""
         return min(seconds, self._lost_at_latest - now())
 
+    @contextlib.contextmanager
+    def asked(self, until: float) -> Iterator[None]:
+        """While a renewal by hand is out, and after it if it fails, the hold is certain until this moment at most."""
+        with self._lock:
+            self._asked_until, self._failed_at = min(until, self._asked_until), math.inf
+        try:
+            yield
+        except BaseException:
+            self._failed_at = now()
+            raise
+        self._asked_until = math.inf
+
     def renewed(self, sent: float, granted: float) -> None:
         """Notes that the server has renewed the lease, for a request that was sent at this moment."""
         with self._lock:
             self._trouble = None
+            if sent >= self._failed_at:
+                self._asked_until = self._failed_at = math.inf
             if sent >= self._sent:
                 self._sent, self._granted = sent, granted
 
@@ -139,12 +157,12 @@ class Lease:
     def lost_at(self) -> float:
         """Returns the moment from which the hold counts as lost, unless it is renewed before."""
         with self._lock:
-            return min(self._sent + self._granted - self._margin, self._lost_at_latest)
+            return min(self._sent + self._granted - self._margin, self._asked_until, self._lost_at_latest)
 
     def renewal_due_at(self) -> float:
-        """Returns the moment of the next renewal: when a third of the lease has passed."""
+        """Returns the moment of the next renewal: when a third of the lease has passed, or one by hand has failed."""
         with self._lock:
-            return self._sent + self.seconds / 3
+            return min(self._sent + self.seconds / 3, self._failed_at)
 
     def left(self) -> float:
         """Returns the seconds until the hold counts as lost, 0 once it does."""
