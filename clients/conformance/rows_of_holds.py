@@ -107,6 +107,14 @@ def key_of_another_type_is_told_at_the_next_renewal(lab: Lab) -> None:
     told(lab, 4)
 
 
+@row("one")
+def work_whose_key_has_another_type_is_lost(lab: Lab) -> None:
+    for family in ("once", "group"):
+        hold(lab, family, family=family, lease=60_000)
+        lab.ask("SET", family, "1")
+        is_(record(lab).result(timeout=SOON), "lost")
+
+
 @row("one", "cluster")
 def key_of_another_type_ends_no_other_hold(lab: Lab) -> None:
     other_hold_lives_on(lab)

@@ -11,7 +11,7 @@ import { confirmationOf, type HoldOptions, marginOf, wholeMs } from './options.j
 import type { Reply } from './replies.js';
 import type { Renewals } from './renewal.js';
 import type { Requests } from './requests.js';
-import { ANSWER_MS } from './retry.js';
+import { ANSWER_MS, isAnswer } from './retry.js';
 import type { Turns } from './turns.js';
 
 const LEASE_MS = 30_000;
@@ -94,7 +94,8 @@ export class Claim {
     /** Renews over the connection of renewals, or where the request was sent. */
     renew(leaseMs: number, isBeside = true): Promise<Reply> {
         const words = this.#renewal(leaseMs);
-        return isBeside ? this.requests.sendBeside(this.key, words, this.needs) : this.#send(words, this.needs);
+        const reply = isBeside ? this.requests.sendBeside(this.key, words, this.needs) : this.#send(words, this.needs);
+        return reply.catch(noneIfWrongType);
     }
 
     #renewal(leaseMs: number): Words {
@@ -105,7 +106,8 @@ export class Claim {
     end(verb: string, words: string[], renewMs = 0): Promise<Reply> {
         const command: Words = [`${this.#prefix}.${verb}`, this.key, this.#token, ...words];
         this.#done.renewal = renewMs > 0 ? this.#renewal(renewMs) : undefined;
-        return this.#send(command, verb === 'DONE' && this.needs ? { ...this.needs, done: this.#done } : undefined);
+        const needs = verb === 'DONE' && this.needs ? { ...this.needs, done: this.#done } : undefined;
+        return this.#send(command, needs).catch(noneIfWrongType);
     }
 
     info(): Promise<Reply> {
@@ -116,6 +118,14 @@ export class Claim {
         const { requests, key } = this;
         return needs === undefined ? requests.send(key, words) : requests.sendBeside(key, words, needs);
     }
+}
+
+/** The key has another value now: that says what the answer 0 says, that there is no hold. */
+function noneIfWrongType(error: unknown): Reply {
+    if (isAnswer(error, 'WRONGTYPE')) {
+        return 0;
+    }
+    throw error;
 }
 
 /** Returns `user@host:pid` of this process, in 128 bytes: the end of a long host name is left out. */

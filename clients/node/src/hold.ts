@@ -7,7 +7,7 @@ import { Loss } from './loss.js';
 import { checkNames } from './options.js';
 import { Renewal } from './renewal.js';
 import type { Granted } from './replies.js';
-import { ANSWER_MS, isAnswer, untilAnswered } from './retry.js';
+import { ANSWER_MS, untilAnswered } from './retry.js';
 
 /**
  * The server can know the token for so long after its lease: it adds `dsync.takeover-grace-ms`, which is this by default, to
@@ -73,15 +73,7 @@ export class Hold {
      * server has not answered for a lease and five seconds, for two seconds if the hold is lost.
      */
     async release(): Promise<boolean> {
-        try {
-            return await this._end('RELEASE');
-        } catch (error) {
-            // The key has another value now, so the hold has ended, as the answer 0 says it.
-            if (isAnswer(error, 'WRONGTYPE')) {
-                return false;
-            }
-            throw error;
-        }
+        return this._end('RELEASE');
     }
 
     /** Releases the hold. Does not reject: a server that cannot be reached ends the hold with its lease. */

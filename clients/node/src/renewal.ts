@@ -11,7 +11,7 @@ import { HoldLost } from './errors.js';
 import { Lease, Moment } from './lease.js';
 import { wholeMs } from './options.js';
 import type { Reply } from './replies.js';
-import { ANSWER_MS, isAnswer, Unanswered } from './retry.js';
+import { ANSWER_MS, Unanswered } from './retry.js';
 import { bounded, LONGEST_TIMER_MS } from './timing.js';
 
 const SHORTEST_PAUSE_MS = 50;
@@ -167,13 +167,7 @@ export class Renewal {
             this.#lease.renewed(sent, leaseMs, marginMs);
             return this.#answered(sent);
         };
-        const refused = (error: unknown) => {
-            if (isAnswer(error, 'WRONGTYPE')) {
-                return this.#ended();
-            }
-            throw error;
-        };
-        const isHeld = await bounded(this.claim.renew(leaseMs).then(renewed, refused), answerMs);
+        const isHeld = await bounded(this.claim.renew(leaseMs).then(renewed), answerMs);
         if (isHeld === undefined) {
             throw Unanswered.of(this.claim.library, this.claim.key, answerMs);
         }
