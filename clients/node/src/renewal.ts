@@ -83,6 +83,8 @@ export class Renewal {
     readonly #hold: WeakRef<Holder>;
     /** The lease that is asked for. */
     #leaseMs: number;
+    /** What a renewal without an answer has asked for. It may arrive behind a later one, and the server goes by the last. */
+    #unanswered: { leaseMs: number; marginMs: number } | undefined;
     #renewAt: number;
     #isRenewing = false;
     #isNudged = false;
@@ -156,16 +158,20 @@ export class Renewal {
     async #renew(answerMs: number): Promise<boolean> {
         const sent = new Moment();
         const leaseMs = Math.max(1, this.asksForMs);
-        const marginMs = Math.min(this.claim.marginOf(this.#leaseMs), leaseMs);
+        const asked = { leaseMs, marginMs: Math.min(this.claim.marginOf(this.#leaseMs), leaseMs) };
+        const certain = this.#unanswered !== undefined && this.#unanswered.leaseMs < leaseMs ? this.#unanswered : asked;
+        this.#unanswered = certain;
         if (this.#state === 'held') {
-            this.#lease.asked(sent, leaseMs, marginMs);
+            this.#lease.asked(sent, certain.leaseMs, certain.marginMs);
         }
         const renewed = (answer: Reply) => {
             if (Number(answer) !== 1) {
                 return this.#ended();
             }
-            this.#lease.renewed(sent, leaseMs, marginMs);
-            return this.#answered(sent);
+            this.#unanswered = undefined;
+            this.#lease.renewed(sent, certain.leaseMs, certain.marginMs);
+            this.#renewAt = certain === asked ? this.#thirdAfter(sent) : performance.now();
+            return this.#answered();
         };
         const isHeld = await bounded(this.claim.renew(leaseMs).then(renewed), answerMs);
         if (isHeld === undefined) {
@@ -181,12 +187,11 @@ export class Renewal {
         return false;
     }
 
-    #answered(sent: Moment): boolean {
+    #answered(): boolean {
         if (this.#state !== 'held') {
             return false;
         }
         this.#failure = undefined;
-        this.#renewAt = this.#thirdAfter(sent);
         this.#isJumpSeen = false;
         this.claim.renewals.lookIn(this.look());
         return this.leftMs > 0;

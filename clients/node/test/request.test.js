@@ -239,6 +239,23 @@ test('renewal with another lease counts from then on, a shorter one as soon as i
     await assert.rejects(hold.renew({ leaseMs: 0 }), /leaseMs must be a whole number/);
 });
 
+// The server goes by the last that arrives: it had the hold for 3 s, where the caller counted on 90.
+test('renewal without an answer, which may arrive later, bounds a longer one by hand', async () => {
+    let renewals = 0;
+    const client = standIn((...words) => {
+        if (words[0] !== 'DLOCK.RENEW') {
+            return words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 1;
+        }
+        renewals += 1;
+        return renewals === 1 ? new Promise(() => {}) : 1;
+    });
+    const hold = await dsync.lock(client, 'k', { leaseMs: 3_000 });
+    await eventually(() => renewals === 1, 'a renewal of the background');
+    assert.equal(await hold.renew({ leaseMs: 90_000 }), true);
+    assert.ok(hold.leftMs < 3_000, `${hold.leftMs}`);
+    await eventually(() => hold.leftMs > 80_000, 'the background asks for the new lease at once');
+});
+
 // Their moments may lie within one step of the wall clock.
 test('renewal directly behind the grant counts', async () => {
     for (let round = 0; round < 200; round++) {
