@@ -239,6 +239,25 @@ test('renewal with another lease counts from then on, a shorter one as soon as i
     await assert.rejects(hold.renew({ leaseMs: 0 }), /leaseMs must be a whole number/);
 });
 
+// A hint to the collector of garbage must not end the process.
+test('hold is renewed where memory is short', async (context) => {
+    const { ArrayBuffer } = globalThis;
+    let refused = 0;
+    globalThis.ArrayBuffer = class {
+        constructor() {
+            refused += 1;
+            throw new RangeError('Array buffer allocation failed');
+        }
+    };
+    context.after(() => (globalThis.ArrayBuffer = ArrayBuffer));
+    const client = standIn((...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 1));
+    const hold = await dsync.lock(client, 'k', { leaseMs: 600 });
+    await eventually(() => refused > 0, 'a hint that is refused');
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    assert.ok(hold.isHeld);
+    await hold.release();
+});
+
 // The server goes by the last that arrives: it had the hold for 3 s, where the caller counted on 90.
 test('renewal without an answer, which may arrive later, bounds a longer one by hand', async () => {
     let renewals = 0;
