@@ -175,9 +175,16 @@ def test_hold_counts_as_lost_a_margin_before_its_lease_ends(story: Story) -> Non
 
 def test_older_renewal_does_not_shorten_the_lease(story: Story) -> None:
     lease = Lease(9.0, 0.9, 1_000.0)
-    lease.renewed(1_005.0, 9.0)
-    lease.renewed(1_003.0, 9.0)
+    story.time = 1_003.0
+    older = lease.asks()
+    story.time = 1_005.0
+    lease.renewed(lease.asks())
     assert lease.renewal_due_at() == 1_008.0
+    lease.renewed(older)
+    assert lease.lost_at() == 1_003.0 + 9.0 - 0.9, "it may have arrived behind the other one"
+    assert lease.renewal_due_at() == 1_005.0
+    lease.renewed(lease.asks())
+    assert lease.lost_at() == 1_005.0 + 9.0 - 0.9
 
 
 def test_release_is_repeated_until_it_is_answered(story: Story) -> None:

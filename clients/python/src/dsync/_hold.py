@@ -108,12 +108,11 @@ class HoldBase:
         if self._lease.is_of_the_parent:
             return False
         settings = self._settings if seconds is None else replace(self._settings, lease=seconds)
-        lease, sent = self._lease, now()
-        asked = lease.asks_for(settings.lease)
+        lease = self._lease
+        asked = lease.asks(settings.lease, settings.margin_seconds)
         try:
-            with lease.asked(sent + asked - settings.margin_seconds):
-                self._watch_anew()
-                why = await _steps.renew_now(talk, self._request, asked, settings.confirm)
+            self._watch_anew()
+            why = await _steps.renew_now(talk, self._request, asked.seconds, settings.confirm)
             if why is not None:
                 self._lose(why)
                 return False
@@ -121,8 +120,10 @@ class HoldBase:
                 self._settings = settings
                 self._renewed.confirm = settings.confirm
                 lease.become(settings.lease, settings.margin_seconds)
-            # A renewal of the background may come behind this one, and the server goes by the last.
-            lease.renewed(sent, self._renewed.at_least(asked))
+            lease.renewed(asked)
+        except BaseException as error:
+            lease.not_renewed(error, asked)
+            raise
         finally:
             self._watch_anew()
         return lease.why_lost() is None

@@ -7,13 +7,13 @@ own count began. The hold counts as lost a margin before the lease is over, so t
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import threading
 import time
 import weakref
-from typing import Any, Callable, Iterator, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Tuple
 
 # CLOCK_BOOTTIME, where there is one, goes on while the machine is suspended, as the server's leases do.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
@@ -79,6 +79,18 @@ SHORTEST_SLICE = 0.05
 OF_THE_PARENT = "it belongs to the parent of this process, which was forked since"
 
 
+@dataclass(eq=False)
+class Asked:
+    """A renewal that was sent, until a later one is known to have come behind it."""
+
+    sent: float
+    seconds: float
+    #: The end of the lease if the server goes by this one.
+    until: float
+    #: From when on a renewal that is sent comes behind it: it was answered, or nothing is heard of it any more.
+    over_at: float = math.inf
+
+
 class Lease:
     """The lease of one hold. Thread-safe. In the child of a fork it has ended: the parent goes on, unheard."""
 
@@ -89,9 +101,8 @@ class Lease:
         self._granted = seconds
         self._max_hold = max_hold
         self._lost_at_latest = math.inf if max_hold is None else sent + max_hold
-        #: The end of the lease if the server has carried out a renewal by hand whose answer is out; and since when that
-        #: has failed, so that a renewal which is sent from then on makes up for it.
-        self._asked_until = self._failed_at = math.inf
+        #: Those that may be the last that the server has carried out, or will.
+        self._asked: List[Asked] = []
         self._ended: Optional[str] = None
         self._trouble: Optional[BaseException] = None
         self._lock = threading.Lock()
@@ -109,30 +120,31 @@ class Lease:
         """Returns for how many seconds a renewal asks now: no longer than ``max_hold`` allows."""
         return min(seconds, self._lost_at_latest - now())
 
-    @contextlib.contextmanager
-    def asked(self, until: float) -> Iterator[None]:
-        """While a renewal by hand is out, and after it if it fails, the hold is certain until this moment at most."""
-        with self._lock:
-            self._asked_until, self._failed_at = min(until, self._asked_until), math.inf
-        try:
-            yield
-        except BaseException:
-            self._failed_at = now()
-            raise
-        self._asked_until = math.inf
+    def asks(self, seconds: Optional[float] = None, margin: Optional[float] = None) -> Asked:
+        """Returns a renewal, to be sent at once. No more is certain than it asks for, until a later one is answered.
 
-    def renewed(self, sent: float, granted: float) -> None:
-        """Notes that the server has renewed the lease, for a request that was sent at this moment."""
+        Its answer can be lost; or it arrives behind another one, and the server goes by the last.
+        """
+        sent, granted = now(), self.asks_for(self.seconds if seconds is None else seconds)
+        asked = Asked(sent, granted, sent + granted - (self._margin if margin is None else margin))
+        with self._lock:
+            self._asked.append(asked)
+        return asked
+
+    def renewed(self, asked: Asked) -> None:
+        """Notes that the server has renewed the lease for this."""
         with self._lock:
             self._trouble = None
-            if sent >= self._failed_at:
-                self._asked_until = self._failed_at = math.inf
-            if sent >= self._sent:
-                self._sent, self._granted = sent, granted
+            asked.over_at = now()
+            if asked.sent >= self._sent:
+                self._sent, self._granted = asked.sent, asked.seconds
+                self._asked = [each for each in self._asked if each is not asked and each.over_at > asked.sent]
 
-    def not_renewed(self, error: BaseException) -> None:
-        """Notes why the last renewal failed, for the message if the hold is lost."""
+    def not_renewed(self, error: BaseException, asked: Optional[Asked] = None) -> None:
+        """Notes why a renewal was not sent or has no answer, for the message if the hold is lost."""
         self._trouble = error
+        if asked is not None:
+            asked.over_at = now()
 
     def end(self, why: str) -> None:
         """Notes that the hold has ended. The first reason stays."""
@@ -157,12 +169,13 @@ class Lease:
     def lost_at(self) -> float:
         """Returns the moment from which the hold counts as lost, unless it is renewed before."""
         with self._lock:
-            return min(self._sent + self._granted - self._margin, self._asked_until, self._lost_at_latest)
+            granted_until = self._sent + self._granted - self._margin
+            return min(granted_until, self._lost_at_latest, *(asked.until for asked in self._asked))
 
     def renewal_due_at(self) -> float:
-        """Returns the moment of the next renewal: when a third of the lease has passed, or one by hand has failed."""
+        """Returns the moment of the next renewal: when a third of the lease has passed, or one needs a later one."""
         with self._lock:
-            return min(self._sent + self.seconds / 3, self._failed_at)
+            return min(self._sent + self.seconds / 3, *(asked.over_at for asked in self._asked), math.inf)
 
     def left(self) -> float:
         """Returns the seconds until the hold counts as lost, 0 once it does."""
@@ -176,7 +189,7 @@ class Lease:
             return self._ended
         if now() < self.lost_at():
             return None
-        if self._granted < self.seconds or now() >= self._lost_at_latest:
+        if self._max_hold is not None and (self._granted < self.seconds or now() >= self._lost_at_latest):
             return f"its max_hold of {self._max_hold:g} s is over"
         trouble = f" ({self._trouble})" if self._trouble is not None else ""
         return f"no renewal was answered in time{trouble}"

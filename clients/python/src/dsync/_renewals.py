@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional
 from weakref import WeakSet
 
 from ._confirm import Confirm, Part
-from ._lease import Lease, now
+from ._lease import Asked, Lease, now
 from ._protocol import Request
 from ._retry import FIRST_PAUSE, log, passes, tells_the_end
 from ._steps import ANSWER_WITHIN, NOT_RENEWED
@@ -34,10 +34,8 @@ class Renewed:
         #: When to ask again, after a renewal that was not answered.
         self._again_at: Optional[float] = None
         self._pause = FIRST_PAUSE
-        #: Seconds of the lease that was asked for last.
-        self._asked = lease.seconds
-        #: Whether that was answered.
-        self._is_answered = True
+        #: The renewal that was sent last.
+        self._asked: Optional[Asked] = None
 
     @property
     def is_live(self) -> bool:
@@ -54,21 +52,18 @@ class Renewed:
     def part(self, shortest: float) -> Part:
         """Returns the renewal. The replicas get no longer than the hold with the shortest lease can wait for it."""
         confirm = None if self.confirm is None else self.confirm.at_most(shortest / 6)
-        self._asked, self._is_answered = self.lease.asks_for(self.lease.seconds), False
-        return Part([self._request.renewal(self._asked)], confirm)
+        if self._asked is not None:
+            # Where a round has failed nobody has heard of it.
+            self._asked.over_at = min(self._asked.over_at, now())
+        self._asked = self.lease.asks()
+        return Part([self._request.renewal(self._asked.seconds)], confirm)
 
-    def at_least(self, asked: float) -> float:
-        """Returns how long the lease is that was asked for by hand, whichever of the two came last at the server."""
-        if self._is_answered or self._asked >= asked:
-            return asked
-        self._again_at = now()
-        return self._asked
-
-    def hears(self, sent: float, reply: Any) -> None:
+    def hears(self, reply: Any) -> None:
+        assert self._asked is not None
         if not isinstance(reply, Exception):
-            self._again_at, self._pause, self._is_answered = None, FIRST_PAUSE, True
+            self._again_at, self._pause = None, FIRST_PAUSE
             if int(reply):
-                self.lease.renewed(sent, self._asked)
+                self.lease.renewed(self._asked)
             else:
                 self._on_lost(NOT_RENEWED)
         elif tells_the_end(reply):
@@ -76,7 +71,7 @@ class Renewed:
         else:
             if self._again_at is None and not passes(reply):
                 log.warning("%r is not renewed: %s", self.key, reply)
-            self.lease.not_renewed(reply)
+            self.lease.not_renewed(reply, self._asked)
             pause = min(self._pause, self.lease.seconds / 10)
             self._again_at, self._pause = now() + pause, 2 * pause
 
@@ -157,4 +152,4 @@ async def renew(talk: Talk, holds: Callable[[], List[Renewed]], changed: Optiona
         requests = [(hold.key, hold.part(shortest)) for hold in due]
         replies = await talk.ask_all(requests, min(ANSWER_WITHIN, max(shortest / 3, 0.1)))
         for hold, reply in zip(due, replies):
-            hold.hears(moment, reply)
+            hold.hears(reply)
