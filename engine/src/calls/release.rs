@@ -91,6 +91,10 @@ impl Visit<'_> {
             return Ok(false);
         };
         self.renew_hold(fence, lease.unwrap_or(last));
+        // Its token was heard from, so it no longer matters that nobody got the reply with the grant.
+        if self.engine.agenda.is_undelivered(fence) {
+            self.engine.agenda.keep(fence);
+        }
         Ok(true)
     }
 

@@ -366,6 +366,24 @@ fn retry_before_undelivered_grant_ends_keeps_hold_only() {
     assert_eq!(world.holders(KEY), 1);
 }
 
+/// The token's RENEW came before the undelivered grant was ended, and was answered 1. The hold ended all the same, and
+/// was granted to the next in line while its client worked.
+#[test]
+fn renewal_before_undelivered_grant_ends_keeps_hold() {
+    let mut world = world();
+    world.ask(exclusive(0));
+    world.ask(exclusive(1).block());
+    world.ask(exclusive(2).block());
+    release(&mut world, Family::Lock, 0);
+    world.step(&Step::FindGone {
+        reported_first: false,
+    });
+    world.step(&Step::Renew(KEY, Family::Lock, 1, None));
+    assert!(world.tick().is_empty(), "it holds, as RENEW said");
+    release(&mut world, Family::Lock, 1);
+    assert_eq!(world.heard(), [(2, "granted")]);
+}
+
 #[test]
 fn undelivered_grant_without_rejoin_time_leaves_no_place() {
     let mut world = World::new(dsync_engine::Settings {

@@ -294,6 +294,13 @@ impl Model {
             .map(|hold| (hold.fence, hold.lease_ms));
         if let Some((fence, last)) = hold {
             self.renew_hold(name, fence, lease_ms.unwrap_or(last), now);
+            // Its token was heard from, so the lost reply no longer matters. For an EPHEMERAL hold the close of its
+            // connection still does.
+            if let Some(hold) = self.hold_mut(name, fence)
+                && hold.ending == Some(End::Undelivered)
+            {
+                hold.ending = hold.ephemeral.then_some(End::Disconnected);
+            }
             self.settle(name, now);
         }
         Some(hold.is_some())
