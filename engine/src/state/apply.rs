@@ -14,7 +14,7 @@ pub(super) trait Apply: Policy {
                 if grant.claim.family() != Self::FAMILY {
                     return Err(Misfit::Family);
                 }
-                if !self.holds().accepts(grant) || !self.has_room_for(grant.claim) {
+                if !self.holds().accepts(grant) || !self.admits(grant.claim, None) {
                     return Err(Misfit::Taken);
                 }
                 self.granted(grant.granted);
@@ -46,7 +46,7 @@ pub(super) trait Apply: Policy {
 
     fn load(&mut self, holds: Vec<Hold>) -> Result<(), Misfit> {
         for (n, hold) in holds.iter().enumerate() {
-            if !self.has_room_for(hold.claim()) {
+            if !self.admits(hold.claim(), None) {
                 return Err(Misfit::Taken);
             }
             self.granted(hold.granted());

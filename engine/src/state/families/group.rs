@@ -72,7 +72,6 @@ impl Policy for WaitGroup {
         Ok(&mut self.members)
     }
 
-    /// Without a limit every member may join.
     fn admits(&self, _claim: Claim, limit: Option<u32>) -> bool {
         limit.is_none_or(|limit| self.members.len() < limit as usize)
     }

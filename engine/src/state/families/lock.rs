@@ -29,13 +29,9 @@ impl Policy for Lock {
         }
     }
 
-    fn has_room_for(&self, claim: Claim) -> bool {
-        self.admits(claim, None)
-    }
-
     fn free_capacity(&self) -> u64 {
         let claims = [Claim::Shared, Claim::Exclusive].into_iter();
-        claims.filter(|claim| self.has_room_for(*claim)).count() as u64
+        claims.filter(|claim| self.admits(*claim, None)).count() as u64
     }
 
     fn heap_bytes(&self) -> usize {

@@ -207,10 +207,6 @@ impl Policy for Once {
         }
     }
 
-    fn has_room_for(&self, _claim: Claim) -> bool {
-        self.may_begin()
-    }
-
     fn free_capacity(&self) -> u64 {
         u64::from(self.may_begin())
     }

@@ -41,17 +41,13 @@ pub(in crate::state) trait Policy {
         self.holds_mut()?.remove(fence).ok_or(Misfit::NoHold)
     }
 
-    /// Whether a hold with this claim fits beside the present ones, under this limit. A pause does not count.
+    /// Whether a hold with this claim fits beside the present ones, under this limit if there is one. A pause does not
+    /// count. A GRANT that another server decided must fit without a limit: only the server that decides compares limits.
     fn admits(&self, claim: Claim, limit: Option<u32>) -> bool;
 
     /// Returns what becomes of a request that is told something else than a grant, and allows so many attempts.
     fn told_instead(&self, _max_attempts: Option<u32>) -> Option<Admission> {
         None
-    }
-
-    /// Whether a GRANT that another server decided fits. Only the server that decides compares limits.
-    fn has_room_for(&self, _claim: Claim) -> bool {
-        true
     }
 
     /// Returns how much could be granted now. A pause does not count.

@@ -53,7 +53,7 @@ impl Policy for Semaphore {
 
     fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
         let taken = self.holds.permits() + u64::from(claim.permits());
-        limit.is_some_and(|limit| taken <= u64::from(limit))
+        limit.is_none_or(|limit| taken <= u64::from(limit))
     }
 
     fn free_capacity(&self) -> u64 {
