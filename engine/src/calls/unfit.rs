@@ -94,15 +94,13 @@ impl Engine {
     fn check_change(&self, change: &Change, now: Now) -> Result<(), Unfit> {
         match change {
             Change::Grant(grant) => {
-                self.check_lease(grant.lease)?;
-                self.check_min_hold(grant.rest.after())?;
+                self.check_leases(grant.lease, grant.rest.after())?;
                 self.check_moment(grant.granted, now)?;
                 self.check_moment(grant.deadline, now)
             }
             Change::Unheard { keep_ms, .. } => check_place(*keep_ms),
             Change::Place(place) => {
-                self.check_lease(place.lease)?;
-                self.check_min_hold(place.min_hold)?;
+                self.check_leases(place.lease, place.min_hold)?;
                 check_place(place.keep_ms)?;
                 self.check_moment(place.since, now)
             }
@@ -142,13 +140,11 @@ impl Engine {
         })
     }
 
-    fn check_lease(&self, lease: LeaseMs) -> Result<(), Unfit> {
-        at_most(self.settings.max_lease_ms, 0, lease.0.into(), Unfit::Lease)
-    }
-
-    fn check_min_hold(&self, min_hold: Option<LeaseMs>) -> Result<(), Unfit> {
-        let ms = min_hold.map_or(0, |min_hold| min_hold.0.into());
-        at_most(self.settings.max_lease_ms, 0, ms, Unfit::MinHold)
+    fn check_leases(&self, lease: LeaseMs, min_hold: Option<LeaseMs>) -> Result<(), Unfit> {
+        let max_ms = self.settings.max_lease_ms;
+        at_most(max_ms, 0, lease.0.into(), Unfit::Lease)?;
+        let min_hold_ms = min_hold.map_or(0, |min_hold| min_hold.0.into());
+        at_most(max_ms, 0, min_hold_ms, Unfit::MinHold)
     }
 
     fn check_text(&self, text: &[u8]) -> Result<(), Unfit> {
