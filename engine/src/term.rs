@@ -60,22 +60,17 @@ impl TakeOver {
         Some(self.end_of(min_hold, end))
     }
 
+    /// Returns when a lease runs out whose deadline was written elsewhere: after the rest by the wall clock plus the
+    /// grace, at most the whole lease.
     fn end_of(self, lease: LeaseMs, deadline: UnixMs) -> LeaseUs {
-        let left_ms = lease_left(lease, deadline, self.unix, self.grace_ms);
-        self.lease.after_ms(left_ms)
+        let left_ms = deadline.ms_left(self.unix).saturating_add(self.grace_ms);
+        self.lease.after_ms(left_ms.min(u64::from(lease.0)))
     }
 
     /// Returns until when a place is kept, or a hold lasts whose token has not been heard from.
     pub fn until(self, keep_ms: u32) -> LeaseUs {
         self.lease.after_ms(self.grace_ms.max(u64::from(keep_ms)))
     }
-}
-
-/// Returns the milliseconds that are left of a lease whose deadline was written elsewhere: the rest by the wall clock
-/// plus the grace, at most the whole lease.
-fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u64 {
-    let left_ms = deadline.ms_left(now).saturating_add(grace_ms);
-    left_ms.min(u64::from(lease.0))
 }
 
 /// Invariants on a server that decides: no moment that it ever gave is after `latest_due`; every hold of a state that
@@ -221,7 +216,15 @@ mod tests {
 
     #[test]
     fn lease_at_take_over_is_rest_plus_grace_at_most_whole() {
-        let (lease, grace) = (LeaseMs(30_000), 5_000);
+        let take_over = TakeOver {
+            lease: LeaseUs(7_000_000),
+            unix: UnixMs(1_000),
+            grace_ms: 5_000,
+        };
+        let left_ms = |lease_ms, deadline| {
+            let end = take_over.end_of(LeaseMs(lease_ms), UnixMs(deadline));
+            end.ms_left(take_over.lease)
+        };
         for (deadline, left) in [
             (0, 5_000),
             (1_000, 5_000),
@@ -230,15 +233,8 @@ mod tests {
             (26_001, 30_000),
             (99_000, 30_000),
         ] {
-            assert_eq!(
-                lease_left(lease, UnixMs(deadline), UnixMs(1_000), grace),
-                left,
-                "{deadline}"
-            );
+            assert_eq!(left_ms(30_000, deadline), left, "{deadline}");
         }
-        assert_eq!(
-            lease_left(LeaseMs(100), UnixMs(0), UnixMs(1_000), grace),
-            100
-        );
+        assert_eq!(left_ms(100, 0), 100);
     }
 }
