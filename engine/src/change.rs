@@ -132,6 +132,14 @@ impl Change {
         }
     }
 
+    /// Returns the number of the hold or the place that the change is about, if any.
+    pub fn number(&self) -> Option<Fence> {
+        match self {
+            Change::Place(KeptPlace { rank, .. }) | Change::Leave { rank } => Some(rank.0),
+            _ => self.fence(),
+        }
+    }
+
     /// Whether the change concerns the queue of a name, and not the value under it.
     pub fn is_of_queue(&self) -> bool {
         matches!(self, Change::Place(_) | Change::Leave { .. })

@@ -151,12 +151,8 @@ impl Assembly {
         let Some(part) = Part::of(change) else {
             return false;
         };
-        let number = match change {
-            Change::Place(place) => place.rank.0,
-            change => change.fence().unwrap_or_default(),
-        };
         let scalars = Part::with_scalars(self.body.family());
-        let order = Some((part, number));
+        let order = Some((part, change.number().unwrap_or_default()));
         let is_behind = order > std::mem::replace(&mut self.last, order);
         self.has_scalars |= part == scalars;
         is_behind && (part <= scalars || self.has_scalars)

@@ -118,12 +118,7 @@ changes! {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.verb())?;
-        let number = match self {
-            Change::Place(place) => Some(place.rank.0),
-            Change::Leave { rank } => Some(rank.0),
-            _ => self.fence(),
-        };
-        match number {
+        match self.number() {
             Some(number) => write!(f, " {}", number.0),
             None => Ok(()),
         }
