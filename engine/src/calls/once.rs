@@ -30,15 +30,12 @@ impl Visit<'_> {
         }
         let displaced = once.displaced.as_deref() == Some(token);
         let displacing = once.unheard_run().filter(|_| displaced).map(Hold::fence);
-        let late = once.late() == Some(token);
-        if fence.is_none() && !late && displacing.is_none() {
-            return Ok(false);
-        }
-        if fence.is_none()
-            && let Some(unheard) = displacing
-        {
+        match (fence, displacing) {
+            (Some(_), _) => {}
             // Nobody has heard of this run, so it is as if it had not begun; its client is answered DONE when it asks.
-            self.end(unheard, End::Undelivered);
+            (None, Some(unheard)) => self.end(unheard, End::Undelivered),
+            (None, None) if once.late() == Some(token) => {}
+            (None, None) => return Ok(false),
         }
         let done = Completion {
             token: token.clone(),
