@@ -94,12 +94,7 @@ impl Queues {
                         self.drop_flushed(id);
                     }
                 }
-                None if sweep.again => {
-                    *sweep = Sweep {
-                        of_flushed,
-                        ..Sweep::default()
-                    };
-                }
+                None if sweep.again => (sweep.after, sweep.again) = (None, false),
                 None => drop(entry.remove()),
             }
         }
