@@ -5,7 +5,7 @@ use crate::change::{Limits, Record, Tally};
 use crate::engine::Engine;
 use crate::hold::Hold;
 use crate::queue::lanes::Lanes;
-use crate::queue::place::{Parked, Place, Presence};
+use crate::queue::place::{Parked, Place};
 use crate::queue::wait_queue::WaitQueue;
 use crate::state::{Body, Value};
 use crate::types::{Claim, ClientId, Db, Family, Fence, MonoUs, Now, Rank, UnixMs};
@@ -198,11 +198,8 @@ impl<'e> Look<'e> {
     }
 
     fn kept_ms(&self, place: &Place) -> Option<u64> {
-        let keep = place.standing.keep().filter(|_| self.engine.is_serving())?;
-        let Presence::Kept { until } = place.presence else {
-            return None;
-        };
-        Some(self.engine.term.keep_left_ms(keep.ms, until, self.now))
+        let (keep_ms, until) = place.kept_until().filter(|_| self.engine.is_serving())?;
+        Some(self.engine.term.keep_left_ms(keep_ms, until, self.now))
     }
 }
 

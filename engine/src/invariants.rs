@@ -2,7 +2,6 @@
 
 use crate::agenda::task::Task;
 use crate::engine::Engine;
-use crate::queue::place::Presence;
 use crate::state::families::policy::Admission;
 use crate::store::slab::StateId;
 use crate::store::spaces::Space;
@@ -85,21 +84,17 @@ impl Engine {
         if !self.is_serving() {
             return;
         }
-        for queue in self.queues.with_kept() {
-            let Some(id) = self.queues.find(queue.db, queue.name.as_bytes()) else {
-                continue;
-            };
+        for (id, queue) in self.queues.with_kept() {
             let serve = Task::Serve(id);
             let is_due = self.queues.will_be_due(id) || self.agenda.put_off.has(serve);
             let is_held = self.holder(queue).is_some();
             assert!(is_held || is_due, "{id:?}: kept places without a value");
             for place in queue.line() {
-                let (rank, presence) = (place.rank(), &place.presence);
-                let Presence::Kept { until } = *presence else {
+                let (queue, rank) = (id, place.rank());
+                let Some((_, until)) = place.kept_until() else {
                     continue;
                 };
                 assert!(until <= self.latest_due(), "a moment past the latest");
-                let queue = id;
                 let over = Task::KeepOver { until, queue, rank };
                 let runs_out = self.queues.is_listed(until, id, rank)
                     || self.agenda.put_off.has(over)

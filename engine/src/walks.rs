@@ -1,6 +1,6 @@
 //! The walks after a take-over, and how a hold that another server wrote gets its moment: see [`crate::term`].
 
-use crate::queue::place::Presence;
+use crate::queue::place::Place;
 use crate::queue::queues::Queues;
 use crate::settings::Settings;
 use crate::store::Store;
@@ -78,12 +78,10 @@ impl Term {
     /// Gives a kept place its moment after a take-over, if it has none yet.
     fn give_moment(&mut self, queues: &mut Queues, queue: QueueId, rank: Rank) {
         let place = queues.get(queue).and_then(|queue| queue.place(rank));
-        if let Some(place) = place
-            && let Some(keep) = place.standing.keep()
-            && let Presence::Kept { until } = place.presence
+        if let Some((keep_ms, until)) = place.and_then(Place::kept_until)
             && until < self.since()
         {
-            let until = self.give_to_place(self.took_over.until(keep.ms));
+            let until = self.give_to_place(self.took_over.until(keep_ms));
             queues.detach(queue, rank, until);
         }
     }

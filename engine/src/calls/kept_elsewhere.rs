@@ -121,9 +121,7 @@ impl Visit<'_> {
             }
         }
         let Some(queue) = self.queue else { return };
-        if let Some(id) = self.state {
-            self.engine.remember_limit(queue, id);
-        }
+        self.engine.remember_limit(queue, self.state);
         if let Some(queue) = self.engine.queues.get_mut(queue) {
             queue.holder = self.state;
             queue.lanes.sort_anew();
@@ -173,7 +171,7 @@ impl Engine {
         let Some(queue) = self.queues.find(db, name) else {
             return;
         };
-        self.remember_limit(queue, id);
+        self.remember_limit(queue, Some(id));
         if let Some(kept) = self.queues.get_mut(queue).filter(|queue| queue.kept() > 0) {
             kept.holder = Some(id);
             self.queues.set_due(queue);
@@ -195,7 +193,7 @@ impl Engine {
     /// taken the value of their name away: for a snapshot that is made before the name has a value again.
     pub fn unheld_places(&self) -> Vec<UnheldPlaces> {
         let mut all = Vec::new();
-        for kept in self.queues.with_kept() {
+        for (_, kept) in self.queues.with_kept() {
             let held = self.holder(kept).map(|state| state.body.family());
             let others = Family::ALL.into_iter();
             for family in others.filter(|family| held != Some(*family)) {

@@ -3,7 +3,7 @@
 use crate::answer::{Answer, FullQueue};
 use crate::change::{Change, KeptPlace};
 use crate::effect::{Announcement, HandedOver, Wake};
-use crate::queue::place::{Place, Presence};
+use crate::queue::place::Place;
 use crate::queue::wait_queue::Left;
 use crate::short_bytes::LaneName;
 use crate::types::{Family, Fence, Rank, WaiterId};
@@ -127,12 +127,9 @@ impl Visit<'_> {
     /// `None` if the place was not kept, if a client is told now, and unless the answer is FAILED or a refusal: DONE and
     /// WRONGTYPE are told by the key itself.
     fn with_verdict(&self, place: &Place, answer: &Answer) -> Option<Place> {
-        let keep = place.standing.keep()?;
-        let Presence::Kept { until } = place.presence else {
-            return None;
-        };
+        let (keep_ms, until) = place.kept_until()?;
         let is_told = matches!(answer, Answer::GivenUp { .. } | Answer::Refused(_));
-        let left_ms = self.engine.term.keep_left_ms(keep.ms, until, self.now);
+        let left_ms = self.engine.term.keep_left_ms(keep_ms, until, self.now);
         if !is_told || left_ms == 0 || self.is_asking(place.rank()) {
             return None;
         }

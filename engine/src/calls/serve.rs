@@ -20,9 +20,9 @@ use crate::visit::Visit;
 const SLICE: u32 = 128;
 
 impl Engine {
-    /// Stores the limit of this value in the queue, so that its waiters keep it if the key is removed.
-    pub(super) fn remember_limit(&mut self, queue: QueueId, id: StateId) {
-        if let Some(State { body, .. }) = self.store.get(id)
+    /// Stores the limit of the value, if there is one, in the queue, so that its waiters keep it if the key is removed.
+    pub(super) fn remember_limit(&mut self, queue: QueueId, value: Option<StateId>) {
+        if let Some(State { body, .. }) = value.and_then(|id| self.store.get(id))
             && let Some(limit) = body.limit_to_remember()
             && let Some(queue) = self.queues.get_mut(queue)
         {
@@ -51,9 +51,7 @@ impl Visit<'_> {
         if !self.now.may_write {
             return self.set_queue_due();
         }
-        if let Some(id) = self.state {
-            self.engine.remember_limit(queue, id);
-        }
+        self.engine.remember_limit(queue, self.state);
         for _ in 0..SLICE {
             let next = match Next::of(self.body(), self.queue()) {
                 Next::InLanes => self.next_in_lanes(),

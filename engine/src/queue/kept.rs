@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::heap;
-use crate::queue::place::{Parked, Presence};
+use crate::queue::place::{Parked, Place, Presence};
 use crate::queue::queues::Queues;
 use crate::queue::wait_queue::WaitQueue;
 use crate::short_bytes::KeyName;
@@ -25,16 +25,14 @@ impl Queues {
     /// Whether this place is kept until this moment and nobody waits on it.
     pub fn is_kept_until(&self, until: LeaseUs, id: QueueId, rank: Rank) -> bool {
         let place = self.get(id).and_then(|queue| queue.place(rank));
-        let presence = place.map(|place| &place.presence);
-        matches!(presence, Some(Presence::Kept { until: kept }) if *kept == until)
+        let kept = place.and_then(Place::kept_until);
+        kept.is_some_and(|(_, kept)| kept == until)
     }
 
     /// Notes that nobody waits on a kept place any more, and that it is kept until then; 0 gives it no moment. Returns
     /// the client that waited. Does nothing to a place that is not kept.
     pub fn detach(&mut self, id: QueueId, rank: Rank, until: LeaseUs) -> Option<Parked> {
-        let queue = self.queues.get_mut(&id)?;
-        queue.place(rank).filter(|place| place.is_kept())?;
-        let before = queue.detach(rank, until)?;
+        let before = self.queues.get_mut(&id)?.detach(rank, until)?;
         self.unlist(id, rank, &before);
         self.list(id, rank, &Presence::Kept { until });
         match before {
@@ -96,9 +94,9 @@ impl Queues {
     }
 
     /// Returns the queues that have kept places.
-    pub fn with_kept(&self) -> impl Iterator<Item = &WaitQueue> {
-        let queues = self.queues.values();
-        queues.filter(|queue| self.has_kept(queue))
+    pub fn with_kept(&self) -> impl Iterator<Item = (QueueId, &WaitQueue)> {
+        let queues = self.queues.iter().map(|(id, queue)| (*id, queue));
+        queues.filter(|(_, queue)| self.has_kept(queue))
     }
 
     /// Returns the queue of a name if it has kept places that no flush has dropped.

@@ -221,6 +221,14 @@ impl Place {
         }
     }
 
+    /// Returns for how long the place is kept, and until when, if nobody waits on it.
+    pub fn kept_until(&self) -> Option<(u32, LeaseUs)> {
+        match self.presence {
+            Presence::Kept { until } => Some((self.standing.keep()?.ms, until)),
+            Presence::Parked(_) | Presence::Vacant { .. } => None,
+        }
+    }
+
     /// Whether the request asks with QUEUE for just what the place is kept for.
     pub fn is_asked_again(&self, request: &Request) -> bool {
         let keep_ms = self.standing.keep().map(|keep| keep.ms);

@@ -284,9 +284,9 @@ impl WaitQueue {
         places.insert(place.rank(), place);
     }
 
-    /// Notes that nobody waits on a kept place any more. Returns who was there.
+    /// Notes that nobody waits on a kept place any more. Returns who was there; `None` if there is no such place.
     pub(super) fn detach(&mut self, rank: Rank, until: LeaseUs) -> Option<Presence> {
-        let place = self.line.get_mut(&rank)?;
+        let place = self.line.get_mut(&rank).filter(|place| place.is_kept())?;
         self.index.parked -= usize::from(place.parked().is_some());
         let kept = Presence::Kept { until };
         Some(std::mem::replace(&mut place.presence, kept))
@@ -365,10 +365,7 @@ fn pieces_of(
     index: Index,
     lanes: Option<Box<Lanes>>,
 ) -> impl Iterator<Item = Piece> + Send + use<> {
-    let kept = |place: Place| match place.presence {
-        Presence::Kept { until } => Some((until, place.standing.rank)),
-        Presence::Parked(_) | Presence::Vacant { .. } => None,
-    };
+    let kept = |place: Place| Some((place.kept_until()?.1, place.rank()));
     let line = line.into_values().map(kept);
     let lanes = lanes.into_iter().flat_map(|lanes| lanes.into_pieces());
     line.chain(index.by_token.into_iter().map(|_| None))
