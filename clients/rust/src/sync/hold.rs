@@ -19,7 +19,8 @@ impl Hold<Client> {
         now(self.shared.lease.wait::<Client>(at_most))
     }
 
-    /// Has a function called in a thread of its own when the hold is lost. It is not called for a hold that was released first.
+    /// Has a function called in a thread of its own when the hold is lost. It is not called for a hold that was released
+    /// first.
     ///
     /// The error says that the operating system did not start the thread.
     pub fn on_lost(&self, callback: impl FnOnce(Loss) + Send + 'static) -> io::Result<()> {
