@@ -16,6 +16,7 @@ from story import GONE, GRANTED, QUEUED, REQUEST, Script, Story, script
 
 import dsync
 from dsync import _lease, _protocol, _steps
+from dsync._claim import in_order
 from dsync._lease import Lease, default_margin
 from dsync._protocol import Done
 from dsync._settings import Settings
@@ -258,6 +259,18 @@ def test_owner_is_user_host_and_process(monkeypatch: pytest.MonkeyPatch) -> None
     owner = _protocol.default_owner()
     assert owner.endswith(f"ü:{os.getpid()}")
     assert 126 < len(owner.encode()) <= 128
+
+
+def test_keys_are_sorted_as_other_languages_sort_them() -> None:
+    """9 came before 10, and a process in another language that wanted both waited for the one, and was waited for."""
+    client = redis.Redis()
+
+    def sorted_keys(*keys: Any) -> List[Any]:
+        return [claim.key for claim in in_order(tuple(dsync.lock(client, key) for key in keys))]
+
+    assert sorted_keys(9, "é", b"a", 10, "z") == [10, 9, b"a", "z", "é"]
+    with pytest.raises(ValueError, match="twice"):
+        sorted_keys("9", 9)
 
 
 def test_alarms_ring_in_order_and_not_when_cancelled() -> None:

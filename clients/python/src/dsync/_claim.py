@@ -5,7 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, List, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ClassVar,
+    Dict,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
 from typing import cast as _cast
 
 from . import _protocol, _steps
@@ -361,7 +375,14 @@ class OnceBase(Generic[ClientType, BeginType]):
 
 
 def in_order(claims: Tuple[ClaimType, ...]) -> List[ClaimType]:
-    """Returns the claims in the order of their names, so that no two callers wait for each other."""
-    if len({claim.key for claim in claims}) < len(claims):
+    """Returns the claims in the order of their names, so that no two callers wait for each other, in any language.
+
+    Keys that are no text, which the libraries take too, are sorted as what they send.
+    """
+    names: Dict[bytes, ClaimType] = {}
+    for claim in claims:
+        key: Any = claim.key
+        names[key if isinstance(key, bytes) else str(key).encode()] = claim
+    if len(names) < len(claims):
         raise ValueError("a key that is asked for twice would wait for itself")
-    return sorted(claims, key=lambda claim: claim.key)
+    return [names[name] for name in sorted(names)]
