@@ -277,12 +277,15 @@ fn without_value(option: &Arg) -> String {
 fn out_of_bounds(arg: &Arg, integer: &IntegerSpec, max: u64, value: &[u8]) -> String {
     let IntegerSpec { min, unit, .. } = integer;
     let space = if unit.is_empty() { "" } else { " " };
-    format!(
-        "ERR {} is an integer of {min} to {max}{space}{unit}{}, not '{}'",
-        arg.error_name,
-        setting_suffix(integer.max),
-        shown(value)
-    )
+    let (name, setting) = (arg.error_name, setting_suffix(integer.max));
+    let value = shown(value);
+    if max < *min {
+        // The setting is below one second.
+        return format!(
+            "ERR {name} is an integer of {unit}, of which not even {min} is allowed{setting}, not '{value}'"
+        );
+    }
+    format!("ERR {name} is an integer of {min} to {max}{space}{unit}{setting}, not '{value}'")
 }
 
 #[cold]

@@ -299,6 +299,19 @@ fn number_is_accepted_within_its_bounds_and_only_as_it_is_written() {
 }
 
 #[test]
+fn no_whole_second_is_allowed_where_the_longest_lease_is_shorter() {
+    let short = |_| 999;
+    let request = |word| {
+        let mut parsed = Parsed::default();
+        let words = ["DLOCK.ACQUIRE", "k", word, "1"];
+        parse(row(words[0]), &Words::of(&words), short, &mut parsed)
+    };
+    assert_eq!(request("PX"), Ok(()));
+    let error = "ERR EX is an integer of seconds, of which not even 1 is allowed (dsync.max-lease-ms), not '1'";
+    assert_eq!(request("EX"), Err(error.to_owned()));
+}
+
+#[test]
 fn text_is_accepted_within_its_bounds() {
     with_each_argument(|arg, max, request| {
         let Kind::Text(TextSpec { into, min, .. }) = arg.kind else {
