@@ -94,7 +94,7 @@ pub(super) const EXPECT: Row = Row {
     properties: Properties {
         since: "0.1.0",
         complexity: REQUEST_COMPLEXITY,
-        flags: c"write deny-oom",
+        flags: c"write",
         key: KeyUse::ReadsAndChanges,
         tips: "",
         users: &[User::Worker],
@@ -106,6 +106,7 @@ pub(super) const EXPECT: Row = Row {
 fn expect(call: &Call<'_>) -> CommandResult {
     let jobs = call.parsed.required_number();
     let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
+    call.need_memory_if_absent()?;
     let owed = run(call.ctx, &call.key, |visit| visit.expect(jobs))??;
     call.ctx.integer(count(owed));
     Ok(())

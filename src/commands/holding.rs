@@ -143,8 +143,7 @@ pub(super) const fn pause(family: Family) -> Row {
         properties: Properties {
             since: "0.3.0",
             complexity: REQUEST_COMPLEXITY,
-            // It makes the key if there is none.
-            flags: c"write deny-oom",
+            flags: c"write",
             key: KeyUse::ReadsAndChanges,
             users: &[User::Operator],
             ..CHANGE
@@ -152,6 +151,9 @@ pub(super) const fn pause(family: Family) -> Row {
         args: &[KEY, PAUSE_MS],
         run: Run::OnKey(family, |call| {
             let ms = call.parsed.required_number();
+            if ms > 0 {
+                call.need_memory_if_absent()?;
+            }
             let left_ms = run(call.ctx, &call.key, |visit| visit.pause(call.family, ms));
             call.ctx.integer(count(left_ms??));
             Ok(())

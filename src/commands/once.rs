@@ -37,7 +37,7 @@ pub(super) const BEGIN: Row = Row {
 const END: Properties = Properties {
     since: "0.1.0",
     complexity: STORE_COMPLEXITY,
-    flags: c"write deny-oom",
+    flags: c"write",
     key: KeyUse::Changes,
     tips: "",
     users: &[User::Worker],
@@ -56,6 +56,7 @@ pub(super) const DONE: Row = Row {
 
 fn done(call: &Call<'_>) -> CommandResult {
     let token = call.token()?;
+    call.need_memory_for(Text::Result)?;
     let result = call.parsed.text(Text::Result).map(Arc::from);
     let keep = match call.parsed.number(Number::Duration) {
         _ if call.parsed.has(Flag::Persist) => Keep::Forever,
@@ -82,6 +83,7 @@ pub(super) const FAIL: Row = Row {
 
 fn fail(call: &Call<'_>) -> CommandResult {
     let token = call.token()?;
+    call.need_memory_for(Text::Reason)?;
     let reason = call.parsed.text(Text::Reason).unwrap_or(NO_REASON);
     let reason = Arc::from(reason);
     let delay_ms = call.parsed.number(Number::DelayMs).unwrap_or_default();

@@ -12,8 +12,11 @@ use crate::module::redis::args::Args;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
 use crate::module::redis::name::KeyString;
+use crate::module::redis::probe;
+use crate::module::reply;
+use crate::module::run::look;
 use dsync_engine::types::Token;
-use dsync_engine::{Family, WrongType};
+use dsync_engine::{Family, Refusal, WrongType};
 
 #[derive(Clone, Copy)]
 pub(super) struct Row {
@@ -88,6 +91,37 @@ impl Call<'_> {
         let text = self.parsed.text(Text::Token);
         text.and_then(Token::parse)
             .ok_or_else(|| "ERR no token".to_owned())
+    }
+
+    /// Refuses the command, as the server would, if memory is short and the command would make the key.
+    pub(super) fn need_memory_if_absent(&self) -> CommandResult {
+        let needs =
+            self.lacks_memory() && !look(self.ctx, &self.key, |look| look.exists(self.family))??;
+        no_memory(needs)
+    }
+
+    /// The same if the command has this text, and it is not short: the end of work is taken with a few words at any time.
+    pub(super) fn need_memory_for(&self, text: Text) -> CommandResult {
+        const SHORT: usize = 1_000;
+        let is_long = self
+            .parsed
+            .text(text)
+            .is_some_and(|text| text.len() > SHORT);
+        no_memory(is_long && self.lacks_memory())
+    }
+
+    /// Whether the server would refuse a command with the flag deny-oom. No command of ours has it, because each has uses
+    /// that need no memory and are needed most while it is short.
+    fn lacks_memory(&self) -> bool {
+        // The second is slow to ask.
+        self.ctx.facts().out_of_memory() && probe::denies_memory(self.ctx, self.key.bytes())
+    }
+}
+
+fn no_memory(is_so: bool) -> CommandResult {
+    match is_so {
+        true => Err(reply::words(Refusal::OutOfMemory).into()),
+        false => Ok(()),
     }
 }
 

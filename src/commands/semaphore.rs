@@ -63,7 +63,7 @@ pub(super) const PIN: Row = Row {
     properties: Properties {
         since: "0.1.0",
         complexity: REQUEST_COMPLEXITY,
-        flags: c"write deny-oom",
+        flags: c"write",
         key: KeyUse::ReadsAndChanges,
         tips: "",
         users: &[User::Operator],
@@ -74,6 +74,9 @@ pub(super) const PIN: Row = Row {
 
 fn pin(call: &Call<'_>) -> CommandResult {
     let pinned = call.parsed.number_u32(Number::Limit);
+    if pinned.is_some() {
+        call.need_memory_if_absent()?;
+    }
     let before = run(call.ctx, &call.key, |visit| visit.pin_limit(pinned))??;
     call.ctx.integer(before.map_or(-1, i64::from));
     Ok(())

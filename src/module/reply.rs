@@ -103,7 +103,7 @@ pub(crate) fn count(n: u64) -> i64 {
 }
 
 /// The line of the error.
-fn words(refusal: Refusal) -> String {
+pub(crate) fn words(refusal: Refusal) -> String {
     match refusal {
         Refusal::NoLimit => "NOLIMIT no LIMIT was given and none is in force".to_owned(),
         Refusal::TooMany { permits, limit } => {
@@ -136,7 +136,7 @@ fn words(refusal: Refusal) -> String {
             format!("QUEUEFULL {bound} places are kept on this server, half of dsync.max-waiters")
         }
         Refusal::QueueFull(FullQueue::Lane(places)) => format!(
-            "QUEUEFULL this LANE has {places} places, and no more are free \
+            "QUEUEFULL its lane has {places} places, and no more are free \
              (dsync.max-waiters-per-key, dsync.max-waiters)"
         ),
     }

@@ -93,11 +93,16 @@ impl<'l> Look<'l> {
         })
     }
 
-    /// Returns the milliseconds left of the token's lease, rounded up; 0 if it does not hold or is overdue. A replica
-    /// computes them from the written deadline.
+    /// Returns whether there is such a key.
     ///
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
+    pub fn exists(&self, family: Family) -> Result<bool, WrongType> {
+        Ok(self.body_of(family)?.is_some())
+    }
+
+    /// Returns the milliseconds left of the token's lease, rounded up; 0 if it does not hold or is overdue. A replica
+    /// computes them from the written deadline.
     pub fn check(&self, family: Family, token: &Token) -> Result<u64, WrongType> {
         let hold = self.hold_of(family, token)?;
         Ok(hold.map_or(0, |hold| self.engine.term.lease_left_ms(hold, self.now)))

@@ -247,9 +247,13 @@ fn errors_by_command(pages: &[Page]) -> BTreeMap<String, Vec<String>> {
     let mut errors = BTreeMap::new();
     for (name, syntax) in pages.iter().flat_map(|page| &page.syntax) {
         let mut request = minimal(name, syntax).join(" ");
-        if name == "DSEM.ACQUIRE" {
-            request += " LIMIT 2";
-        }
+        let text = "x".repeat(1_001);
+        request += &match &**name {
+            "DSEM.ACQUIRE" => " LIMIT 2".to_owned(),
+            "DONCE.DONE" => format!(" RESULT {text}"),
+            "DONCE.FAIL" => format!(" REASON {text}"),
+            _ => String::new(),
+        };
         note(&mut errors, client, name);
         note(&mut errors, client, &format!("{request} option"));
         if syntax.starts_with("key") {

@@ -222,7 +222,7 @@ fn dsem_flood_leaves_places_to_other_lanes() {
         (all.iter().filter(|reply| !reply.is_error()).count(), full)
     };
     // Kept places take 20 of the 40. The flood takes 10 of these, another lane half of the rest, and so on.
-    let error = "QUEUEFULL this LANE has 10 places, and no more are free \
+    let error = "QUEUEFULL its lane has 10 places, and no more are free \
                  (dsync.max-waiters-per-key, dsync.max-waiters)";
     assert_eq!(places("flood", 2, true), (10, Some(error.to_owned())));
     assert_eq!(places("second", 0, true).0, 5);

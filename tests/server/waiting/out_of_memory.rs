@@ -74,6 +74,55 @@ fn without_memory_finished_work_is_told() {
     assert_eq!(done.as_array()[0], "DONE", "{done:?}");
 }
 
+/// All these were refused once: a run that had ended was begun again when its lease was over, and an operator could not
+/// resume what they had paused.
+#[test]
+fn without_memory_work_ends_and_orders_are_changed() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let short = "x".repeat(1_000);
+    let long = "x".repeat(1_001);
+    for key in [
+        "bare",
+        "short",
+        "long",
+        "failed",
+        "failed-short",
+        "failed-long",
+    ] {
+        client.ask(format!("DONCE.BEGIN {key} TOKEN t"));
+    }
+    for setup in ["DSEM.LIMIT s 2", "DWG.EXPECT g 3", "DLOCK.PAUSE p 60000"] {
+        client.ask(setup);
+    }
+    assert_eq!(client.ask(FULL), "OK");
+    for end in [
+        "DONCE.DONE bare t",
+        &format!("DONCE.DONE short t RESULT {short}"),
+        "DONCE.FAIL failed t",
+        &format!("DONCE.FAIL failed-short t REASON {short}"),
+    ] {
+        assert_eq!(client.ask(end), 1, "{end}");
+    }
+    for end in [
+        format!("DONCE.DONE long t RESULT {long}"),
+        format!("DONCE.FAIL failed-long t REASON {long}"),
+    ] {
+        expect_refused(&client.ask(end));
+    }
+    assert_eq!(client.ask("DSEM.LIMIT s 0"), 2);
+    assert_eq!(client.ask("DSEM.LIMIT s NONE"), 0);
+    assert_eq!(client.ask("DWG.EXPECT g 2"), 2);
+    assert!(client.ask("DLOCK.PAUSE p 90000").as_int() > 0);
+    assert!(client.ask("DLOCK.PAUSE p 0").as_int() > 60_000);
+    for makes_a_key in ["DSEM.LIMIT new 2", "DWG.EXPECT new 2", "DLOCK.PAUSE new 1"] {
+        expect_refused(&client.ask(makes_a_key));
+    }
+    assert_eq!(client.ask("DSEM.LIMIT new NONE"), -1);
+    assert_eq!(client.ask("DLOCK.PAUSE new 0"), 0);
+    assert_eq!(client.ask("EXISTS new"), 0);
+}
+
 /// A transaction is carried out, and each request in it is answered for itself.
 #[test]
 fn without_memory_each_request_of_a_transaction_is_answered() {
