@@ -63,13 +63,13 @@ def first_holder(lab: Lab, key: str, server: Optional[Server] = None) -> Dict[st
     return dict(zip(fields[::2], fields[1::2]))
 
 
-def record(lab: Lab) -> Future[Answer]:
-    """The work of `h` is done from now on. Its result is `r`, unless the driver answers what it has `kept`."""
-    return lab.driver.begin("done", result="r", **{"as": "h"})
+def record(lab: Lab, result: str = "r") -> Future[Answer]:
+    """The work of `h` is done from now on, with this result, unless the driver answers what it has `kept`."""
+    return lab.driver.begin("done", result=result, **{"as": "h"})
 
 
-def is_recorded(done: Future[Answer], lab: Lab, key: str, server: Optional[Server] = None) -> None:
-    kept = is_(done.result(timeout=SOON), "done").get("kept", "r")
+def is_recorded(done: Future[Answer], lab: Lab, key: str, server: Optional[Server] = None, result: str = "r") -> None:
+    kept = is_(done.result(timeout=SOON), "done").get("kept", result)
     assert lab.ask("DONCE.GET", key, server=server)[1] == kept
 
 

@@ -179,14 +179,17 @@ REFUSALS = {"busy": busy, "out of memory": out_of_memory, "without replicas": wi
 
 
 def done_over(refusal: str) -> Callable[[Lab], None]:
+    # A server without memory takes 1,000 bytes.
+    result = "r" * 1_001
+
     def play(lab: Lab) -> None:
         hold(lab, "job", family="once", lease=20_000)
         with REFUSALS[refusal](lab):
-            done = record(lab)
+            done = record(lab, result)
             time.sleep(2)
-        is_recorded(done, lab, "job")
+        is_recorded(done, lab, "job", result=result)
         again = lab.driver.ask("acquire", family="once", key="job", lease=20_000, wait=0, **{"as": "again"})
-        assert is_(again, "done").get("text", "r") == "r", again
+        assert is_(again, "done").get("text", result) == result, again
 
     play.__name__ = f"finished_work_is_told_over_{refusal}".replace(" ", "_")
     return play

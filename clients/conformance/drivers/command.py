@@ -134,7 +134,7 @@ def obey(order: Dict[str, Any]) -> Dict[str, Any]:
             return {"is": "shown", "text": line.read()}
     if what == "forget":
         return {"is": "cannot", "why": "a process holds for as long as it runs"}
-    if what == "done" and len(order["result"]) > 1_000:
+    if what == "done" and len(order["result"]) > 10_000:
         return {"is": "cannot", "why": "it keeps no result"}
     del held[order["as"]]
     answer = run.end(0)
