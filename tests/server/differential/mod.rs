@@ -90,7 +90,7 @@ const BURST_WITHIN: Duration = Duration::from_secs(30);
 /// How often everything is left to lapse.
 const LAPSES_EVERY: Duration = Duration::from_secs(12);
 /// How often a phase of lapses is tried: a stall of the machine makes a difference once, a change of the module always.
-const LAPSES_TRIED: u32 = 3;
+const LAPSES_TRIED: u32 = 5;
 
 const MIX: Mix = Mix {
     keys: 6,
