@@ -214,6 +214,18 @@ func (s *session) failed(ctx context.Context, err error) error {
 			s.client.lookUp(s.route)
 		}
 	}
+	return s.named(err)
+}
+
+// named returns the error with the key and the address, instead of those of another request that has shared the write.
+func (s *session) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	var shared *requestError
+	if errors.As(err, &shared) {
+		err = shared.err
+	}
 	var refusal ReplyError
 	if errors.As(err, &refusal) && s.token != "" && strings.Contains(string(refusal), s.token) {
 		err = ReplyError(strings.ReplaceAll(string(refusal), s.token, "<token>"))

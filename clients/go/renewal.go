@@ -19,7 +19,7 @@ type lineKey struct {
 // renewal is one that is due. Heard is told how it ended, if that is not nil.
 type renewal struct {
 	*grip
-	heard chan<- error
+	heard chan error
 }
 
 // line renews holds over one connection at a time: all that are due in one pipeline.
@@ -33,7 +33,7 @@ type line struct {
 }
 
 // renew has the hold renewed, on the connection of all renewals: so no other one can overtake it.
-func (g *grip) renew(heard chan<- error) {
+func (g *grip) renew(heard chan error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
 	route, err := g.claim.client.route(ctx, g.Key())
@@ -118,11 +118,11 @@ func (l *line) renew(due []renewal) {
 	defer session.close(false)
 	replies, err := session.send(ctx, within, l.confirm, commands...)
 	for i, one := range live {
-		reply, failure := any(nil), err
+		session.key, session.token = one.Key(), one.request.token
+		reply, failure := any(nil), session.named(err)
 		if i < len(replies) {
 			reply = replies[i]
 			if refusal, isRefusal := reply.(ReplyError); isRefusal {
-				session.token = one.request.token
 				failure = session.failed(ctx, refusal)
 			} else if !l.confirm.isWanted() || !needsConfirmation(reply) {
 				failure = nil

@@ -3,6 +3,7 @@ package dsync
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,26 @@ func TestRenewalsThatAreDueGoInOneWrite(t *testing.T) {
 	for i, lost := range []bool{false, true, false} {
 		if err := due[i].Err(); errors.Is(err, ErrHoldLost) != lost {
 			t.Error(i, err)
+		}
+	}
+}
+
+func TestErrorOfARenewalNamesItsOwnKey(t *testing.T) {
+	for _, answers := range [][]any{
+		{io.EOF},
+		{ReplyError("LOADING"), ReplyError("LOADING"), ReplyError("LOADING")},
+	} {
+		line := NewClient(&script{answers: [][]any{answers}}).line(lineKey{route: "server"})
+		var due []renewal
+		for _, key := range []string{"a", "b", "c"} {
+			due = append(due, renewal{held(line.client, key, time.Minute).grip, make(chan error, 1)})
+		}
+		line.renew(due)
+		for _, one := range due {
+			one.lease.over() // It is not renewed again.
+			if told := (<-one.heard).Error(); !strings.HasPrefix(told, quoted(one.Key())+": server: ") {
+				t.Error(one.Key(), told)
+			}
 		}
 	}
 }
