@@ -10,10 +10,8 @@ type asking struct {
 	*claim
 	session session
 	isTry   bool
-	// Deadline is a moment of now(), or never.
+	// Deadline is the moment of now() from which it is not asked again, or never.
 	deadline time.Duration
-	// Farewell is how long each of the withdrawal and the look for holders may take.
-	farewell time.Duration
 	request  request
 	// Sent is when the last request that was answered was sent.
 	sent time.Duration
@@ -75,7 +73,6 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 	command, within := a.request.command(), answerWithin
 	switch {
 	case a.isTry:
-		within = max(a.farewell, a.deadline-a.sent-a.confirm.within)
 	case a.hasPlace:
 		block := max(time.Millisecond, min(longestBlock, a.deadline-a.sent))
 		command, within = a.request.command("BLOCK", millis(block)), block+answerWithin
@@ -83,7 +80,7 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 		command = a.request.command("QUEUE", millis(keptFor))
 	}
 	a.mayBeKnown = true
-	reply, err := a.session.do(ctx, within, a.confirm, command)
+	reply, err := a.do(ctx, within, command)
 	if err != nil {
 		return answer{}, err
 	}
@@ -94,12 +91,29 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 	return got, nil
 }
 
+// do sends a command, and waits so long for its answer and its confirmation; in a try only until there is time left for
+// its farewell.
+func (a *asking) do(ctx context.Context, within time.Duration, command []string) (any, error) {
+	if a.isTry {
+		within = min(within, a.deadline+farewellOfTry-now()-a.confirm.within)
+	}
+	return a.session.do(ctx, within, a.confirm, command)
+}
+
+// farewell returns how long the withdrawal, or the look for holders, may take now.
+func (a *asking) farewell() time.Duration {
+	if a.isTry {
+		return min(farewellOfTry, a.deadline+2*farewellOfTry-now())
+	}
+	return farewell
+}
+
 // accept makes a grant certain: mayBeKnown is false then. One whose request was sent long ago is renewed first; if it
 // has ended meanwhile, mayBeKnown stays true.
 func (a *asking) accept(ctx context.Context) error {
 	if now()-a.sent > a.lease/10 {
 		a.sent = now()
-		reply, err := a.session.do(ctx, answerWithin, a.confirm, a.request.renewal(a.lease))
+		reply, err := a.do(ctx, answerWithin, a.request.renewal(a.lease))
 		if err != nil {
 			return err
 		}
@@ -117,7 +131,7 @@ func (a *asking) withdraw(ctx context.Context) {
 	if !a.mayBeKnown {
 		return
 	}
-	end := now() + a.farewell
+	end := now() + a.farewell()
 	for attempt := 0; attempt < 2 && now() < end; attempt++ {
 		reply, err := a.session.do(context.WithoutCancel(ctx), end-now(), confirmation{}, a.request.verb("RELEASE"))
 		if number(reply) > 0 || err != nil && !passes(err) {

@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	// longestTry is how long a try lasts in all, whatever the server does.
+	// longestTry is how long a try lasts in all, whatever the server does. For half of that it asks again, and it has the
+	// time of one farewell for the last answer.
 	longestTry = 2 * time.Second
-	// farewell is how long an error's holders are looked up, and a request is withdrawn; of a try it is a part of its
-	// time.
-	farewell = time.Second
+	// farewell is how long an error's holders are looked up, and a request is withdrawn.
+	farewell      = time.Second
+	farewellOfTry = longestTry / 4
 )
 
 // claim is a key, and how to ask for it.
@@ -99,12 +100,13 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 	if err := anyOf(c.err, context.Cause(ctx)); err != nil {
 		return nil, answer{}, err
 	}
-	a := &asking{claim: c, isTry: c.isBounded && c.wait == 0, deadline: never, farewell: farewell}
+	asked := *c
+	a := &asking{claim: &asked, isTry: c.isBounded && c.wait == 0, deadline: never}
 	a.session = session{client: c.client, key: c.key}
 	defer a.session.close(false)
 	if a.isTry {
-		a.farewell = longestTry / 4
-		a.deadline = now() + longestTry - a.farewell
+		a.deadline = now() + longestTry/2
+		asked.confirm.within = min(asked.confirm.within, farewellOfTry)
 	} else if c.isBounded {
 		a.deadline = now() + c.wait
 	}
@@ -136,7 +138,7 @@ func (c *claim) refusal(ctx context.Context, a *asking, got answer, err error) e
 		refused.Err = context.Cause(ctx)
 	}
 	command := c.family.command("INFO", c.key, "COUNT", "3")
-	if reply, err := a.session.do(context.WithoutCancel(ctx), a.farewell, confirmation{}, command); err == nil {
+	if reply, err := a.session.do(context.WithoutCancel(ctx), a.farewell(), confirmation{}, command); err == nil {
 		info := readInfo(reply)
 		refused.Holders, refused.State = info.firstHolders, info.state
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -17,13 +18,25 @@ type script struct {
 	delay time.Duration
 }
 
-func (s *script) Connect(context.Context, string) (Conn, error) { return &scriptConn{s}, nil }
+func (s *script) Connect(context.Context, string) (Conn, error) { return newScriptConn(s), nil }
 func (s *script) Route(context.Context, string) (string, error) { return "server", nil }
 func (s *script) LookUp(context.Context)                        {}
 
-type scriptConn struct{ *script }
+type scriptConn struct {
+	*script
+	closing sync.Once
+	closed  chan struct{}
+}
 
-func (c *scriptConn) Close() error { return nil }
+func newScriptConn(s *script) *scriptConn { return &scriptConn{script: s, closed: make(chan struct{})} }
+
+func (c *scriptConn) Close() error {
+	c.closing.Do(func() { close(c.closed) })
+	return nil
+}
+
+// silence is no answer until the connection is closed.
+var silence = []any{errors.New("silence")}
 
 // Do answers with the next answers. An error among them breaks the connection.
 func (c *scriptConn) Do(commands ...[]string) ([]any, error) {
@@ -38,6 +51,9 @@ func (c *scriptConn) Do(commands ...[]string) ([]any, error) {
 	}
 	next := c.answers[0]
 	c.answers = c.answers[1:]
+	if next[0] == silence[0] {
+		<-c.closed
+	}
 	for i, reply := range next {
 		if _, isReply := reply.(ReplyError); isReply {
 			continue
@@ -52,7 +68,7 @@ func (c *scriptConn) Do(commands ...[]string) ([]any, error) {
 // play asks a server that answers so for the confirmation of a command.
 func play(c confirmation, answers ...[]any) (*script, []any, error) {
 	s := &script{answers: answers}
-	replies, err := c.perform(context.Background(), &link{conn: &scriptConn{s}}, []string{"RENEW"})
+	replies, err := c.perform(context.Background(), &link{conn: newScriptConn(s)}, []string{"RENEW"})
 	return s, replies, err
 }
 

@@ -204,6 +204,36 @@ func TestStatesOfARequest(t *testing.T) {
 	}
 }
 
+func TestTryIsShortWhateverIsNotAnswered(t *testing.T) {
+	grant, late := []any{"t", int64(7)}, 300*time.Millisecond
+	for name, row := range map[string]struct {
+		options []LockOption
+		delay   time.Duration
+		answers [][]any
+	}{
+		"the request":               {nil, 0, [][]any{silence}},
+		"its confirmation":          {[]LockOption{Replicas(1), Within(3 * time.Second)}, 0, [][]any{silence}},
+		"the renewal of its grant":  {[]LockOption{Lease(time.Second)}, late, [][]any{{grant}, silence}},
+		"and what withdraws it":     {[]LockOption{Lease(time.Second)}, late, [][]any{{grant}, silence, silence, silence}},
+		"after another has refused": {nil, 0, [][]any{{ReplyError("LOADING")}, silence, silence, silence}},
+	} {
+		row := row
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, deadline := range []time.Duration{time.Minute, longestTry * 3 / 4} {
+				lock := NewLock(NewClient(&script{answers: row.answers, delay: row.delay}), "k", row.options...)
+				begun := time.Now()
+				ctx, cancel := context.WithTimeout(context.Background(), deadline)
+				hold, err := lock.TryAcquire(ctx)
+				cancel()
+				if took := time.Since(begun); hold != nil || err == nil || took > longestTry+450*time.Millisecond {
+					t.Error(deadline, took, err)
+				}
+			}
+		})
+	}
+}
+
 func TestDeadlineOfTheContextTellsWhatIsNotConfirmed(t *testing.T) {
 	s := &script{delay: 20 * time.Millisecond}
 	for i := 0; i < 50; i++ {
