@@ -12,6 +12,7 @@ import (
 
 // script is a server that gives the answers of a test, and keeps what was asked: one line for each write.
 type script struct {
+	mu      sync.Mutex
 	asked   []string
 	answers [][]any
 	// Delay is that of each answer.
@@ -35,7 +36,7 @@ func (c *scriptConn) Close() error {
 	return nil
 }
 
-// silence is no answer until the connection is closed.
+// silence is what comes from then on: no answer until the connection is closed.
 var silence = []any{errors.New("silence")}
 
 // Do answers with the next answers. An error among them breaks the connection.
@@ -44,16 +45,21 @@ func (c *scriptConn) Do(commands ...[]string) ([]any, error) {
 	for _, command := range commands {
 		line = append(line, strings.Join(command, " "))
 	}
-	c.asked = append(c.asked, strings.Join(line, " | "))
 	time.Sleep(c.delay)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, strings.Join(line, " | "))
 	if len(c.answers) == 0 {
 		return nil, Final(errors.New("nothing more"))
 	}
 	next := c.answers[0]
-	c.answers = c.answers[1:]
 	if next[0] == silence[0] {
+		c.mu.Unlock()
 		<-c.closed
+		c.mu.Lock()
+		return nil, io.EOF
 	}
+	c.answers = c.answers[1:]
 	for i, reply := range next {
 		if _, isReply := reply.(ReplyError); isReply {
 			continue
@@ -166,6 +172,40 @@ func TestDoneThatIsRepeatedElsewhereIsNotConfirmed(t *testing.T) {
 	_, run := runOf([]any{int64(1), int64(1), int64(0)}, []any{io.EOF}, []any{int64(0), int64(1), int64(1)})
 	if err := run.Done(context.Background(), "r"); !isNotConfirmed(err) {
 		t.Fatal(err)
+	}
+}
+
+func TestSecondEndOfAHoldHeedsItsContext(t *testing.T) {
+	_, run := runOf(silence)
+	first, giveUp := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- run.Release(first) }()
+	for isUnderWay := false; !isUnderWay; time.Sleep(time.Millisecond) {
+		run.lease.mu.Lock()
+		isUnderWay = run.lease.isEnding
+		run.lease.mu.Unlock()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, end := range map[string]func() error{
+		"Release": func() error { return run.Release(ctx) },
+		"Done":    func() error { return run.Done(ctx, "r") },
+		"Fail":    func() error { return run.Fail(ctx, io.EOF) },
+	} {
+		second := make(chan error, 1)
+		go func() { second <- end() }()
+		select {
+		case err := <-second:
+			if !errors.Is(err, context.Canceled) {
+				t.Error(name, err)
+			}
+		case <-time.After(8 * time.Second):
+			t.Error(name, "waits for the first end")
+		}
+	}
+	giveUp()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

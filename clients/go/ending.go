@@ -31,8 +31,12 @@ func (h *Hold) end(ctx context.Context, e ending) error {
 	defer runtime.KeepAlive(h)
 	ctx, cancel := lingering(ctx)
 	defer cancel()
-	h.ending.Lock()
-	defer h.ending.Unlock()
+	select {
+	case h.ending <- struct{}{}:
+		defer func() { <-h.ending }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	if h.hasEnded {
 		if e.verb == release {
 			return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"time"
 )
 
@@ -21,14 +20,14 @@ type grip struct {
 	request request
 	got     answer
 	lease   *lease
-	// Ending is locked while a command that ends the hold is on its way, and hasEnded is set when it was answered.
-	ending   sync.Mutex
+	// Ending is full while a command that ends the hold is on its way, and hasEnded is set when it was answered.
+	ending   chan struct{}
 	hasEnded bool
 }
 
 func newHold(c *claim, request request, got answer, sent time.Duration) *Hold {
 	kept := *c
-	g := &grip{claim: &kept, request: request, got: got}
+	g := &grip{claim: &kept, request: request, got: got, ending: make(chan struct{}, 1)}
 	g.lease = newLease(&kept.settings, sent, HoldLost{Key: c.key, Fence: got.fence})
 	g.lease.start(func() { g.renew(nil) })
 	hold := &Hold{g}

@@ -214,8 +214,7 @@ func TestTryIsShortWhateverIsNotAnswered(t *testing.T) {
 		"the request":               {nil, 0, [][]any{silence}},
 		"its confirmation":          {[]LockOption{Replicas(1), Within(3 * time.Second)}, 0, [][]any{silence}},
 		"the renewal of its grant":  {[]LockOption{Lease(time.Second)}, late, [][]any{{grant}, silence}},
-		"and what withdraws it":     {[]LockOption{Lease(time.Second)}, late, [][]any{{grant}, silence, silence, silence}},
-		"after another has refused": {nil, 0, [][]any{{ReplyError("LOADING")}, silence, silence, silence}},
+		"after another has refused": {nil, 0, [][]any{{ReplyError("LOADING")}, silence}},
 	} {
 		row := row
 		t.Run(name, func(t *testing.T) {
