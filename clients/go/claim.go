@@ -24,7 +24,12 @@ type claim struct {
 	settings
 }
 
-func newClaim(client *Client, family family, key string, s settings) claim {
+// newClaim makes a claim with the options of its family, each of which is applied so.
+func newClaim[O any](client *Client, family family, key string, options []O, apply func(O, *settings)) claim {
+	s := settings{lease: 30 * time.Second, retryFor: 30 * time.Second, permits: 1}
+	for _, option := range options {
+		apply(option, &s)
+	}
 	s.check(key != "", "the key", "a name", `""`)
 	s.complete()
 	return claim{client: client, family: family, key: key, settings: s}

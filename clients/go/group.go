@@ -11,11 +11,7 @@ type Group struct{ claim claim }
 // NewGroup makes a group. A [Limit] makes it a gate: a member waits until fewer than so many live. Nothing is sent; a
 // wrong option is the error of the first request.
 func NewGroup(client *Client, key string, options ...GroupOption) *Group {
-	s := newSettings()
-	for _, option := range options {
-		option.forGroup(&s)
-	}
-	return &Group{newClaim(client, groups, key, s)}
+	return &Group{newClaim(client, groups, key, options, GroupOption.forGroup)}
 }
 
 // Expect declares how many jobs the round has, and returns how many of them are still owed. Do it before anybody waits.

@@ -6,9 +6,5 @@ type Lock struct{ claim }
 
 // NewLock makes a lock. Nothing is sent; a wrong option is the error of Acquire.
 func NewLock(client *Client, key string, options ...LockOption) *Lock {
-	s := newSettings()
-	for _, option := range options {
-		option.forLock(&s)
-	}
-	return &Lock{newClaim(client, locks, key, s)}
+	return &Lock{newClaim(client, locks, key, options, LockOption.forLock)}
 }

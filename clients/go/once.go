@@ -16,11 +16,7 @@ type Once[T any] struct{ claim claim }
 
 // NewOnce makes the work. Nothing is sent; a wrong option is the error of the first request.
 func NewOnce[T any](client *Client, key string, options ...OnceOption) *Once[T] {
-	s := newSettings()
-	for _, option := range options {
-		option.forOnce(&s)
-	}
-	return &Once[T]{newClaim(client, works, key, s)}
+	return &Once[T]{newClaim(client, works, key, options, OnceOption.forOnce)}
 }
 
 // Do returns the result of the work, and does it if it is not done. Others wait meanwhile. An error or a panic of the

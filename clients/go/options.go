@@ -192,10 +192,6 @@ type settings struct {
 	err error
 }
 
-func newSettings() settings {
-	return settings{lease: 30 * time.Second, retryFor: 30 * time.Second, permits: 1}
-}
-
 func (s *settings) word(words ...string) { s.words = append(s.words, words...) }
 
 func (s *settings) check(isRight bool, option, bound string, value any) {

@@ -15,11 +15,7 @@ import (
 // The rules that need no server.
 
 func TestRequestsAreSpelledAsTheGrammarSays(t *testing.T) {
-	s := newSettings()
-	for _, option := range []SemaphoreOption{Limit(5), Lease(3 * time.Second), Owner("web-1"), MinHold(time.Second), Lane("a")} {
-		option.forSemaphore(&s)
-	}
-	c := newClaim(nil, semaphores, "k", s)
+	c := NewSemaphore(nil, "k", Limit(5), Lease(3*time.Second), Owner("web-1"), MinHold(time.Second), Lane("a")).claim
 	r := request{family: c.family, key: c.key, token: "t", lease: c.lease, words: c.words}
 	for want, got := range map[string][]string{
 		"DSEM.ACQUIRE k TOKEN t PX 3000 LIMIT 5 MINHOLD 1000 LANE a OWNER web-1 QUEUE 5000": r.command("QUEUE", "5000"),
@@ -128,14 +124,11 @@ func TestClockGoesOnWhileTheMachineIsSuspended(t *testing.T) {
 }
 
 func leaseOf(t *testing.T, ago time.Duration, options ...Option) *lease {
-	s := newSettings()
-	for _, option := range options {
-		option(&s)
+	c := newClaim(nil, locks, "k", options, Option.forLock)
+	if c.err != nil {
+		t.Fatal(c.err)
 	}
-	if s.complete(); s.err != nil {
-		t.Fatal(s.err)
-	}
-	l := newLease(&s, now()-ago, HoldLost{Key: "k", Fence: 7})
+	l := newLease(&c.settings, now()-ago, HoldLost{Key: "k", Fence: 7})
 	l.watch, l.renewal = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	return l
 }

@@ -7,11 +7,7 @@ type Semaphore struct{ claim }
 
 // NewSemaphore makes a semaphore; give it a [Limit]. Nothing is sent; a wrong option is the error of Acquire.
 func NewSemaphore(client *Client, key string, options ...SemaphoreOption) *Semaphore {
-	s := newSettings()
-	for _, option := range options {
-		option.forSemaphore(&s)
-	}
-	return &Semaphore{newClaim(client, semaphores, key, s)}
+	return &Semaphore{newClaim(client, semaphores, key, options, SemaphoreOption.forSemaphore)}
 }
 
 // Available returns how many permits are free. It takes nothing.
