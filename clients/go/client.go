@@ -139,9 +139,7 @@ func (c *Client) lookUp(route string) {
 	}
 	delete(c.idle, route)
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
-	defer cancel()
-	c.server.LookUp(ctx)
+	c.server.LookUp()
 }
 
 // session sends the commands of one request, one after the other over one connection for as long as that is of use.

@@ -21,7 +21,7 @@ type script struct {
 
 func (s *script) Connect(context.Context, string) (Conn, error) { return newScriptConn(s), nil }
 func (s *script) Route(context.Context, string) (string, error) { return "server", nil }
-func (s *script) LookUp(context.Context)                        {}
+func (s *script) LookUp()                                       {}
 
 type scriptConn struct {
 	*script

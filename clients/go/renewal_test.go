@@ -24,7 +24,7 @@ func (s *stalling) Connect(context.Context, string) (Conn, error) {
 	return &stallingConn{stalling: s, closed: make(chan struct{})}, nil
 }
 func (s *stalling) Route(context.Context, string) (string, error) { return "server", nil }
-func (s *stalling) LookUp(context.Context)                        {}
+func (s *stalling) LookUp()                                       {}
 
 func (s *stalling) count(key string) int {
 	s.mu.Lock()

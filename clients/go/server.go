@@ -16,8 +16,9 @@ type Server interface {
 	// connection.
 	Route(ctx context.Context, key string) (string, error)
 
-	// LookUp makes known that a server was not the right one, or has not answered: another one may have the key.
-	LookUp(ctx context.Context)
+	// LookUp makes known that a server was not the right one, or has not answered: another one may have the key. It waits
+	// for nothing.
+	LookUp()
 }
 
 // Conn is a connection to one server, which speaks RESP2. It has no time-outs: who waits too long closes it.

@@ -19,50 +19,45 @@ import (
 // New makes a client of a *redis.Client, also one of redis.NewFailoverClient, or of a *redis.ClusterClient. A
 // *redis.Ring has no server that a key stays at: its error is that of each request.
 func New(client redis.UniversalClient) *dsync.Client {
+	s := server{lookUp: func() {}}
 	switch client := client.(type) {
 	case *redis.Client:
-		return dsync.NewClient(one{client})
+		s.of = func(context.Context, string) (*redis.Client, error) { return client, nil }
 	case *redis.ClusterClient:
-		return dsync.NewClient(cluster{client})
+		s.of = client.MasterForKey
+		s.lookUp = func() { client.ReloadState(context.Background()) }
+	default:
+		err := fmt.Errorf("goredis: %T is no client of one server, of Sentinels or of a cluster", client)
+		s.of = func(context.Context, string) (*redis.Client, error) { return nil, dsync.Final(err) }
 	}
-	return dsync.NewClient(other{fmt.Errorf("goredis: %T is no client of one server, of Sentinels or of a cluster", client)})
+	return dsync.NewClient(s)
 }
 
-// one is a server, or the primary that Sentinel names: the client's dialer asks for it anew each time.
-type one struct{ client *redis.Client }
-
-func (s one) Connect(ctx context.Context, _ string) (dsync.Conn, error) {
-	return connect(ctx, s.client)
+// server is one server, the primary that Sentinel names, for which the dialer of its client asks anew each time, or a
+// cluster.
+type server struct {
+	// Of returns the client of the server that has a key.
+	of     func(ctx context.Context, key string) (*redis.Client, error)
+	lookUp func()
 }
 
-func (s one) Route(context.Context, string) (string, error) { return s.client.Options().Addr, nil }
-func (s one) LookUp(context.Context)                        {}
-
-type cluster struct{ client *redis.ClusterClient }
-
-func (s cluster) Connect(ctx context.Context, key string) (dsync.Conn, error) {
-	node, err := s.client.MasterForKey(ctx, key)
+func (s server) Connect(ctx context.Context, key string) (dsync.Conn, error) {
+	client, err := s.of(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, node)
+	return connect(ctx, client)
 }
 
-func (s cluster) Route(ctx context.Context, key string) (string, error) {
-	node, err := s.client.MasterForKey(ctx, key)
+func (s server) Route(ctx context.Context, key string) (string, error) {
+	client, err := s.of(ctx, key)
 	if err != nil {
 		return "", err
 	}
-	return node.Options().Addr, nil
+	return client.Options().Addr, nil
 }
 
-func (s cluster) LookUp(ctx context.Context) { s.client.ReloadState(ctx) }
-
-type other struct{ err error }
-
-func (s other) Connect(context.Context, string) (dsync.Conn, error) { return nil, dsync.Final(s.err) }
-func (s other) Route(context.Context, string) (string, error)       { return "", dsync.Final(s.err) }
-func (s other) LookUp(context.Context)                              {}
+func (s server) LookUp() { s.lookUp() }
 
 // connect opens a connection as those of the client, which has no time-outs and repeats nothing.
 func connect(ctx context.Context, client *redis.Client) (dsync.Conn, error) {

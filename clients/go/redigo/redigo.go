@@ -41,7 +41,7 @@ func (s *server) Connect(ctx context.Context, _ string) (dsync.Conn, error) {
 }
 
 func (s *server) Route(context.Context, string) (string, error) { return s.name, nil }
-func (s *server) LookUp(context.Context)                        {}
+func (s *server) LookUp()                                       {}
 
 type conn struct{ conn redis.Conn }
 
