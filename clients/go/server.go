@@ -2,6 +2,7 @@ package dsync
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"strings"
 )
@@ -57,7 +58,8 @@ func passes(err error) bool {
 	var reply ReplyError
 	if !errors.As(err, &reply) {
 		var final *finalError
-		return !errors.As(err, &final)
+		var untrusted *tls.CertificateVerificationError
+		return !errors.As(err, &final) && !errors.As(err, &untrusted)
 	}
 	for _, beginning := range over {
 		if strings.HasPrefix(string(reply), beginning) {
@@ -86,6 +88,6 @@ type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// Final marks an error of [Server.Connect] or [Conn.Do] as one that no repetition mends: a certificate that is not
-// trusted, an answer that is not understood. All others are repeated, but a [ReplyError] as it says.
+// Final marks an error of [Server.Connect] or [Conn.Do] as one that no repetition mends. A certificate that is not
+// trusted is one, and a [ReplyError] says itself whether it passes.
 func Final(err error) error { return &finalError{err} }

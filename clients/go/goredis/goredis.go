@@ -6,7 +6,6 @@ package goredis
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -113,32 +112,28 @@ func (c *conn) Do(commands ...[]string) ([]any, error) {
 	_, failed := pipeline.Exec(ctx)
 	replies := make([]any, 0, len(asked))
 	for _, command := range asked {
-		// A command may have the error of a later one besides its value, and none if there is no connection.
-		reply, err := command.Val(), command.Err()
-		if reply == nil && err == nil {
-			err = failed
-		}
-		if reply == nil && !errors.Is(err, redis.Nil) {
-			refusal, isRefusal := reasonOf(err).(dsync.ReplyError)
-			if !isRefusal || command.Err() == nil {
-				return replies, reasonOf(err)
-			}
+		reply, err := command.Result()
+		refusal, isRefusal := reasonOf(err).(dsync.ReplyError)
+		switch {
+		case reply != nil, err == redis.Nil:
+			// It may have the error of a later command besides.
+		case isRefusal:
 			reply = refusal
+		case err == nil: // There is no connection.
+			return replies, reasonOf(failed)
+		default:
+			return replies, err
 		}
 		replies = append(replies, reply)
 	}
 	return replies, nil
 }
 
-// reasonOf returns an error of the library as dsync knows it.
+// reasonOf returns an error of the library as dsync knows it: a server may have refused its greeting.
 func reasonOf(err error) error {
 	var refusal redis.Error
-	var untrusted *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &refusal):
+	if errors.As(err, &refusal) {
 		return dsync.ReplyError(refusal.Error())
-	case errors.As(err, &untrusted):
-		return dsync.Final(err)
 	}
 	return err
 }

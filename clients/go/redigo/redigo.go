@@ -4,7 +4,6 @@ package redigo
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 
 	"dsync-client"
@@ -88,15 +87,11 @@ func plain(reply any) any {
 	return reply
 }
 
-// reasonOf returns an error of the dial function as dsync knows it: what a server replied to AUTH is final.
+// reasonOf returns an error of the dial function as dsync knows it: a server may have refused its AUTH.
 func reasonOf(err error) error {
 	var refusal redis.Error
-	var untrusted *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &refusal):
+	if errors.As(err, &refusal) {
 		return dsync.ReplyError(refusal)
-	case errors.As(err, &untrusted):
-		return dsync.Final(err)
 	}
 	return err
 }
