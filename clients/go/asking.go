@@ -7,12 +7,11 @@ import (
 
 // asking is one request on its way to a hold.
 type asking struct {
-	*claim
+	request
 	session session
 	isTry   bool
 	// Deadline is the moment of now() from which it is not asked again, or never.
 	deadline time.Duration
-	request  request
 	// Sent is when the last request that was answered was sent.
 	sent time.Duration
 	// Whether the server may have a grant or a place for the request that the caller does not know of.
@@ -23,8 +22,8 @@ type asking struct {
 
 // begin makes the request a new one: a token is never used for a second hold.
 func (a *asking) begin() {
-	a.request = request{family: a.family, key: a.key, token: newToken(), lease: a.lease, words: a.words}
-	a.session.token = a.request.token
+	a.token = newToken()
+	a.session.token = a.token
 	a.mayBeKnown, a.hasPlace = false, false
 }
 
@@ -70,14 +69,14 @@ func (a *asking) untilOver(ctx context.Context) (answer, error) {
 // once sends the request, and waits for its answer.
 func (a *asking) once(ctx context.Context) (answer, error) {
 	a.sent = now()
-	command, within := a.request.command(), answerWithin
+	command, within := a.command(), answerWithin
 	switch {
 	case a.isTry:
 	case a.hasPlace:
 		block := max(time.Millisecond, min(longestBlock, a.deadline-a.sent))
-		command, within = a.request.command("BLOCK", millis(block)), block+answerWithin
+		command, within = a.command("BLOCK", millis(block)), block+answerWithin
 	default:
-		command = a.request.command("QUEUE", millis(keptFor))
+		command = a.command("QUEUE", millis(keptFor))
 	}
 	a.mayBeKnown = true
 	reply, err := a.do(ctx, within, command)
@@ -113,7 +112,7 @@ func (a *asking) farewell() time.Duration {
 func (a *asking) accept(ctx context.Context) error {
 	if now()-a.sent > a.lease/10 {
 		a.sent = now()
-		reply, err := a.do(ctx, answerWithin, a.request.renewal(a.lease))
+		reply, err := a.do(ctx, answerWithin, a.renewal(a.lease))
 		if err != nil {
 			return err
 		}
@@ -133,7 +132,7 @@ func (a *asking) withdraw(ctx context.Context) {
 	}
 	end := now() + a.farewell()
 	for attempt := 0; attempt < 2 && now() < end; attempt++ {
-		reply, err := a.session.do(context.WithoutCancel(ctx), end-now(), confirmation{}, a.request.verb("RELEASE"))
+		reply, err := a.session.do(context.WithoutCancel(ctx), end-now(), confirmation{}, a.verb("RELEASE"))
 		if number(reply) > 0 || err != nil && !passes(err) {
 			return
 		}

@@ -106,7 +106,7 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 		return nil, answer{}, err
 	}
 	asked := *c
-	a := &asking{claim: &asked, isTry: c.isBounded && c.wait == 0, deadline: never}
+	a := &asking{request: request{claim: &asked}, isTry: c.isBounded && c.wait == 0, deadline: never}
 	a.session = session{client: c.client, key: c.key}
 	defer a.session.close(false)
 	if a.isTry {
@@ -117,7 +117,7 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 	}
 	got, err := a.untilOver(ctx)
 	if err == nil && got.kind == granted {
-		return newHold(c, a.request, got, a.sent), got, nil
+		return newHold(request{c, a.token}, got, a.sent), got, nil
 	}
 	a.withdraw(ctx)
 	return nil, got, c.refusal(ctx, a, got, err)

@@ -137,8 +137,7 @@ func TestWhatNoRepetitionConfirmsIsFinal(t *testing.T) {
 func runOf(answers ...[]any) (*script, *Run[string]) {
 	s := &script{answers: answers}
 	once := NewOnce[string](NewClient(s), "w", Replicas(1), Owner(""))
-	r := request{family: works, key: "w", token: "secret", lease: once.claim.lease}
-	return s, &Run[string]{Hold: newHold(&once.claim, r, answer{fence: 7}, now()), once: once}
+	return s, &Run[string]{Hold: newHold(request{&once.claim, "secret"}, answer{fence: 7}, now()), once: once}
 }
 
 func TestWaitAloneIsRepeatedWhereDoneWasAnswered(t *testing.T) {

@@ -16,7 +16,6 @@ type Hold struct {
 
 // grip is what the renewal knows of a hold. It does not keep the Hold alive.
 type grip struct {
-	claim   *claim
 	request request
 	got     answer
 	lease   *lease
@@ -25,10 +24,9 @@ type grip struct {
 	hasEnded bool
 }
 
-func newHold(c *claim, request request, got answer, sent time.Duration) *Hold {
-	kept := *c
-	g := &grip{claim: &kept, request: request, got: got, ending: make(chan struct{}, 1)}
-	g.lease = newLease(&kept.settings, sent, HoldLost{Key: c.key, Fence: got.fence})
+func newHold(r request, got answer, sent time.Duration) *Hold {
+	g := &grip{request: r, got: got, ending: make(chan struct{}, 1)}
+	g.lease = newLease(&r.settings, sent, HoldLost{Key: r.key, Fence: got.fence})
 	g.lease.start(func() { g.renew(nil) })
 	hold := &Hold{g}
 	runtime.SetFinalizer(hold, func(hold *Hold) { hold.lease.over() })
@@ -96,7 +94,7 @@ func HoldOf(ctx context.Context) *Hold {
 // Renew renews the lease now; the hold does so itself at each third of it. A length of more than 0 is that of the lease
 // from then on. The error is a [*HoldLost] if the hold has ended.
 func (h *Hold) Renew(ctx context.Context, length time.Duration) error {
-	s := h.claim.settings
+	s := h.request.settings
 	if length > 0 {
 		s.lease, s.words = length, nil
 		if s.complete(); s.err != nil {

@@ -36,13 +36,13 @@ type line struct {
 func (g *grip) renew(heard chan error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
-	route, err := g.claim.client.route(ctx, g.Key())
+	route, err := g.request.client.route(ctx, g.Key())
 	due := renewal{g, heard}
 	if err != nil {
 		due.answered(0, terms{}, nil, err)
 		return
 	}
-	g.claim.client.line(lineKey{route, g.claim.confirm}).add(due)
+	g.request.client.line(lineKey{route, g.request.confirm}).add(due)
 }
 
 func (c *Client) line(key lineKey) *line {

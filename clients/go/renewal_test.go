@@ -66,8 +66,7 @@ func (c *stallingConn) Do(commands ...[]string) ([]any, error) {
 
 func held(client *Client, key string, lease time.Duration) *Hold {
 	lock := NewLock(client, key, Lease(lease))
-	r := request{family: locks, key: key, token: newToken(), lease: lease}
-	return newHold(&lock.claim, r, answer{fence: 7}, now())
+	return newHold(request{&lock.claim, newToken()}, answer{fence: 7}, now())
 }
 
 func TestSilentConnectionDelaysNoOtherRenewal(t *testing.T) {

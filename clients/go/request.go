@@ -35,12 +35,8 @@ func (f family) command(verb, key string, words ...string) []string {
 
 // request is one wish for a hold. Its token makes it safe to send it any number of times.
 type request struct {
-	family family
-	key    string
-	token  string
-	lease  time.Duration
-	// Words are what only this family and these options have, with OWNER.
-	words []string
+	*claim
+	token string
 }
 
 // command returns the request, with BLOCK or QUEUE if it is to wait.

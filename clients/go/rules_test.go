@@ -15,13 +15,13 @@ import (
 // The rules that need no server.
 
 func TestRequestsAreSpelledAsTheGrammarSays(t *testing.T) {
-	c := NewSemaphore(nil, "k", Limit(5), Lease(3*time.Second), Owner("web-1"), MinHold(time.Second), Lane("a")).claim
-	r := request{family: c.family, key: c.key, token: "t", lease: c.lease, words: c.words}
+	semaphore := NewSemaphore(nil, "k", Limit(5), Lease(3*time.Second), Owner("web-1"), MinHold(time.Second), Lane("a"))
+	r := request{&semaphore.claim, "t"}
 	for want, got := range map[string][]string{
 		"DSEM.ACQUIRE k TOKEN t PX 3000 LIMIT 5 MINHOLD 1000 LANE a OWNER web-1 QUEUE 5000": r.command("QUEUE", "5000"),
 		"DSEM.RENEW k t PX 1":        r.renewal(time.Microsecond),
 		"DSEM.RELEASE k t":           r.verb(release),
-		"DONCE.BEGIN w TOKEN u PX 1": (&request{family: works, key: "w", token: "u"}).command(),
+		"DONCE.BEGIN w TOKEN u PX 1": (&request{&NewOnce[string](nil, "w", Lease(time.Millisecond), Owner("")).claim, "u"}).command(),
 	} {
 		if strings.Join(got, " ") != want {
 			t.Errorf("%q, not %q", strings.Join(got, " "), want)
