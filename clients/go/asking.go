@@ -7,9 +7,8 @@ import (
 
 // asking is one request on its way to a hold.
 type asking struct {
-	request
-	session session
-	isTry   bool
+	session
+	isTry bool
 	// Deadline is the moment of now() from which it is not asked again, or never.
 	deadline time.Duration
 	// Sent is when the last request that was answered was sent.
@@ -23,7 +22,6 @@ type asking struct {
 // begin makes the request a new one: a token is never used for a second hold.
 func (a *asking) begin() {
 	a.token = newToken()
-	a.session.token = a.token
 	a.mayBeKnown, a.hasPlace = false, false
 }
 
@@ -85,7 +83,7 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 	}
 	got, err := readAnswer(reply)
 	if err != nil {
-		return answer{}, a.session.failed(ctx, err)
+		return answer{}, a.failed(ctx, err)
 	}
 	return got, nil
 }

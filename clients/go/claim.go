@@ -86,7 +86,7 @@ func (c *claim) repeat(ctx context.Context, command []string, within time.Durati
 	if c.err != nil {
 		return nil, c.err
 	}
-	session := &session{client: c.client, key: c.key}
+	session := &session{request: request{claim: c}}
 	defer session.close(false)
 	patience := &patience{key: c.key, retryFor: c.retryFor, deadline: never}
 	for {
@@ -106,9 +106,9 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 		return nil, answer{}, err
 	}
 	asked := *c
-	a := &asking{request: request{claim: &asked}, isTry: c.isBounded && c.wait == 0, deadline: never}
-	a.session = session{client: c.client, key: c.key}
-	defer a.session.close(false)
+	a := &asking{isTry: c.isBounded && c.wait == 0, deadline: never}
+	a.claim = &asked
+	defer a.close(false)
 	if a.isTry {
 		a.deadline = now() + longestTry/2
 		asked.confirm.within = min(asked.confirm.within, farewellOfTry)

@@ -144,10 +144,7 @@ func (c *Client) lookUp(route string) {
 
 // session sends the commands of one request, one after the other over one connection for as long as that is of use.
 type session struct {
-	client *Client
-	key    string
-	// Token is what no error may show: servers repeat the arguments of commands that they do not know.
-	token string
+	request
 	// Route is where the key was looked for last.
 	route string
 	link  *link
@@ -215,7 +212,8 @@ func (s *session) failed(ctx context.Context, err error) error {
 	return s.named(err)
 }
 
-// named returns the error with the key and the address, instead of those of another request that has shared the write.
+// named returns the error with the key and the address, instead of those of another request that has shared the write. It
+// does not show the token: servers repeat the arguments of commands that they do not know.
 func (s *session) named(err error) error {
 	if err == nil {
 		return nil

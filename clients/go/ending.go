@@ -67,7 +67,7 @@ const notFound = "its lease ran out, or it was revoked or removed"
 // say sends the command until it is answered, and confirmed if it is DONE. It returns whether the server has ended the
 // hold now, and whether this was the answer to the first sending.
 func (g *grip) say(ctx context.Context, e ending, retryFor time.Duration) (hasEnded, isFirst bool, err error) {
-	session := &session{client: g.request.client, key: g.Key(), token: g.request.token}
+	session := &session{request: g.request}
 	defer session.close(false)
 	patience := &patience{key: g.Key(), retryFor: retryFor, deadline: now() + retryFor}
 	var confirm confirmation

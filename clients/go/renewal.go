@@ -24,8 +24,7 @@ type renewal struct {
 
 // line renews holds over one connection at a time: all that are due in one pipeline.
 type line struct {
-	lineKey
-	client *Client
+	confirm confirmation
 
 	mu     sync.Mutex
 	due    []renewal
@@ -50,7 +49,7 @@ func (c *Client) line(key lineKey) *line {
 	defer c.mu.Unlock()
 	found := c.lines[key]
 	if found == nil {
-		found = &line{lineKey: key, client: c}
+		found = &line{confirm: key.confirm}
 		c.lines[key] = found
 	}
 	return found
@@ -114,11 +113,11 @@ func (l *line) renew(due []renewal) {
 		return
 	}
 	ctx := context.Background()
-	session := &session{client: l.client, key: live[0].Key()}
+	session := &session{request: live[0].request}
 	defer session.close(false)
 	replies, err := session.send(ctx, within, l.confirm, commands...)
 	for i, one := range live {
-		session.key, session.token = one.Key(), one.request.token
+		session.request = one.request
 		reply, failure := any(nil), session.named(err)
 		if i < len(replies) {
 			reply = replies[i]

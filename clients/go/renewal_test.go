@@ -108,10 +108,11 @@ func TestRenewalWithAShorterLeaseIsRepeatedBeforeThatIsOver(t *testing.T) {
 
 func TestRenewalsThatAreDueGoInOneWrite(t *testing.T) {
 	s := &script{answers: [][]any{{int64(1), int64(0), ReplyError("LOADING")}}}
-	line := NewClient(s).line(lineKey{route: "server"})
+	client := NewClient(s)
+	line := client.line(lineKey{route: "server"})
 	var due []renewal
 	for _, key := range []string{"a", "b", "c"} {
-		due = append(due, renewal{grip: held(line.client, key, time.Minute).grip})
+		due = append(due, renewal{grip: held(client, key, time.Minute).grip})
 	}
 	line.renew(due)
 	if len(s.asked) != 1 || strings.Count(s.asked[0], "DLOCK.RENEW") != 3 {
@@ -129,10 +130,11 @@ func TestErrorOfARenewalNamesItsOwnKey(t *testing.T) {
 		{io.EOF},
 		{ReplyError("LOADING"), ReplyError("LOADING"), ReplyError("LOADING")},
 	} {
-		line := NewClient(&script{answers: [][]any{answers}}).line(lineKey{route: "server"})
+		client := NewClient(&script{answers: [][]any{answers}})
+		line := client.line(lineKey{route: "server"})
 		var due []renewal
 		for _, key := range []string{"a", "b", "c"} {
-			due = append(due, renewal{held(line.client, key, time.Minute).grip, make(chan error, 1)})
+			due = append(due, renewal{held(client, key, time.Minute).grip, make(chan error, 1)})
 		}
 		line.renew(due)
 		for _, one := range due {
