@@ -30,11 +30,6 @@ type patience struct {
 // answered notes that the server has answered, so that the next failure counts afresh.
 func (p *patience) answered() { p.failingSince, p.pause, p.unconfirmed = 0, 0, nil }
 
-// isOver returns whether there is no time for another attempt.
-func (p *patience) isOver() bool {
-	return now() >= p.deadline || p.failingSince > 0 && now() >= p.failingSince+p.retryFor
-}
-
 // wait pauses before the next attempt. It returns the error if that does not pass, or if the time is over. Then an
 // earlier answer that was not confirmed says more than that the last attempt had none.
 func (p *patience) wait(ctx context.Context, err error) error {
@@ -44,31 +39,30 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	if isNotConfirmed(err) {
 		p.unconfirmed = err
 	}
-	if ctx.Err() != nil {
-		return anyOf(p.unconfirmed, err)
-	}
 	if p.failingSince == 0 {
 		p.failingSince, p.pause = now(), firstPause
-		logger().Info("asking again", "key", p.key, "error", err)
-	}
-	if p.isOver() {
-		return anyOf(p.unconfirmed, err)
 	}
 	left := min(p.deadline, p.failingSince+p.retryFor) - now()
-	sleep(ctx, min(p.pause/2+time.Duration(rand.Int63n(int64(p.pause/2))), left))
-	p.pause = min(2*p.pause, longestPause)
-	if ctx.Err() != nil {
+	if !sleep(ctx, min(p.pause/2+time.Duration(rand.Int63n(int64(p.pause/2))), left)) {
 		return anyOf(p.unconfirmed, err)
 	}
+	if p.pause == firstPause {
+		logger().Info("asking again", "key", p.key, "error", err)
+	}
+	p.pause = min(2*p.pause, longestPause)
 	return nil
 }
 
-// sleep returns after so long, or when the context ends.
-func sleep(ctx context.Context, long time.Duration) {
+// sleep returns after so long whether there was such a time, and the context has not ended meanwhile.
+func sleep(ctx context.Context, long time.Duration) bool {
+	if long <= 0 {
+		return false
+	}
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+	return ctx.Err() == nil
 }
