@@ -13,27 +13,17 @@ type asking struct {
 	deadline time.Duration
 	// Sent is when the last request that was answered was sent.
 	sent time.Duration
-	// Whether the server may have a grant or a place for the request that the caller does not know of.
-	mayBeKnown bool
 	// Whether the server keeps a place for the request.
 	hasPlace bool
 }
 
-// begin makes the request a new one: a token is never used for a second hold.
-func (a *asking) begin() {
-	a.token = newToken()
-	a.mayBeKnown, a.hasPlace = false, false
-}
-
-// untilOver asks until the request is over: granted, refused because the wait is over, or done or failed by others.
+// untilOver asks until the request is over: granted, done or failed by others, or refused because the wait is over. With an
+// error, and where the answer is waiting, the server may have a grant or a place that the caller does not know of.
 func (a *asking) untilOver(ctx context.Context) (answer, error) {
-	a.begin()
+	a.token = newToken()
 	patience := &patience{key: a.key, retryFor: a.retryFor, deadline: a.deadline}
 	for {
 		got, err := a.once(ctx)
-		if err == nil && got.kind == granted {
-			err = a.accept(ctx)
-		}
 		if err == nil && ctx.Err() != nil && got.kind != granted {
 			err = context.Cause(ctx)
 		}
@@ -47,16 +37,13 @@ func (a *asking) untilOver(ctx context.Context) (answer, error) {
 		}
 		patience.answered()
 		switch {
-		case got.kind == granted && !a.mayBeKnown:
-			return got, nil
-		case got.kind == granted:
-			// The lease has ended on the way.
-			a.begin()
-		case got.kind == done, got.kind == failed, a.isTry:
-			a.mayBeKnown = false
+		case got.kind == ended:
+			// A token is never used for a second hold.
+			a.token, a.hasPlace = newToken(), false
+		case got.kind != waiting && (got.kind != refused || a.isTry):
 			return got, nil
 		case now() >= a.deadline:
-			return answer{kind: refused}, nil
+			return answer{kind: waiting}, nil
 		case got.kind == waiting:
 			a.hasPlace = true
 		}
@@ -64,7 +51,7 @@ func (a *asking) untilOver(ctx context.Context) (answer, error) {
 	}
 }
 
-// once sends the request, and waits for its answer.
+// once sends the request, and waits for its answer. A grant whose request was sent long ago is renewed.
 func (a *asking) once(ctx context.Context) (answer, error) {
 	a.sent = now()
 	command, within := a.command(), answerWithin
@@ -76,7 +63,6 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 	default:
 		command = a.command("QUEUE", millis(keptFor))
 	}
-	a.mayBeKnown = true
 	reply, err := a.do(ctx, within, command)
 	if err != nil {
 		return answer{}, err
@@ -85,7 +71,14 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 	if err != nil {
 		return answer{}, a.failed(ctx, err)
 	}
-	return got, nil
+	if got.kind == granted && now()-a.sent > a.lease/10 {
+		a.sent = now()
+		reply, err = a.do(ctx, answerWithin, a.renewal(a.lease))
+		if number(reply) == 0 {
+			got.kind = ended
+		}
+	}
+	return got, err
 }
 
 // do sends a command, and waits so long for its answer and its confirmation; in a try only until there is time left for
@@ -105,29 +98,9 @@ func (a *asking) farewell() time.Duration {
 	return farewell
 }
 
-// accept makes a grant certain: mayBeKnown is false then. One whose request was sent long ago is renewed first; if it
-// has ended meanwhile, mayBeKnown stays true.
-func (a *asking) accept(ctx context.Context) error {
-	if now()-a.sent > a.lease/10 {
-		a.sent = now()
-		reply, err := a.do(ctx, answerWithin, a.renewal(a.lease))
-		if err != nil {
-			return err
-		}
-		if number(reply) == 0 {
-			return nil
-		}
-	}
-	a.mayBeKnown = false
-	return nil
-}
-
-// withdraw takes back a request of which the server may know: its grant, which nobody would hear of, would hold up the
-// others. No error is told: the place runs out by itself.
+// withdraw takes back the request: its grant, which nobody would hear of, would hold up the others. No error is told: the
+// place runs out by itself.
 func (a *asking) withdraw(ctx context.Context) {
-	if !a.mayBeKnown {
-		return
-	}
 	end := now() + a.farewell()
 	for attempt := 0; attempt < 2 && now() < end; attempt++ {
 		reply, err := a.session.do(context.WithoutCancel(ctx), end-now(), confirmation{}, a.verb("RELEASE"))

@@ -119,7 +119,9 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 	if err == nil && got.kind == granted {
 		return newHold(request{c, a.token}, got, a.sent), got, nil
 	}
-	a.withdraw(ctx)
+	if err != nil || got.kind == waiting {
+		a.withdraw(ctx)
+	}
 	return nil, got, c.refusal(ctx, a, got, err)
 }
 

@@ -14,6 +14,8 @@ const (
 	waiting
 	done
 	failed
+	// A grant that has ended before it was known to count.
+	ended
 )
 
 // answer is the reply to ACQUIRE, ADD or BEGIN.
