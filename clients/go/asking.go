@@ -8,7 +8,6 @@ import (
 // asking is one request on its way to a hold.
 type asking struct {
 	session
-	isTry bool
 	// Deadline is the moment of now() from which it is not asked again, or never.
 	deadline time.Duration
 	// Sent is when the last request that was answered was sent.
@@ -40,7 +39,7 @@ func (a *asking) untilOver(ctx context.Context) (answer, error) {
 		case got.kind == ended:
 			// A token is never used for a second hold.
 			a.token, a.hasPlace = newToken(), false
-		case got.kind != waiting && (got.kind != refused || a.isTry):
+		case got.kind != waiting && (got.kind != refused || a.isTry()):
 			return got, nil
 		case now() >= a.deadline:
 			return answer{kind: waiting}, nil
@@ -56,7 +55,7 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 	a.sent = now()
 	command, within := a.command(), answerWithin
 	switch {
-	case a.isTry:
+	case a.isTry():
 	case a.hasPlace:
 		block := max(time.Millisecond, min(longestBlock, a.deadline-a.sent))
 		command, within = a.command("BLOCK", millis(block)), block+answerWithin
@@ -84,7 +83,7 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 // do sends a command, and waits so long for its answer and its confirmation; in a try only until there is time left for
 // its farewell.
 func (a *asking) do(ctx context.Context, within time.Duration, command []string) (any, error) {
-	if a.isTry {
+	if a.isTry() {
 		within = min(within, a.deadline+farewellOfTry-now()-a.confirm.within)
 	}
 	return a.session.do(ctx, within, a.confirm, command)
@@ -92,7 +91,7 @@ func (a *asking) do(ctx context.Context, within time.Duration, command []string)
 
 // farewell returns how long the withdrawal, or the look for holders, may take now.
 func (a *asking) farewell() time.Duration {
-	if a.isTry {
+	if a.isTry() {
 		return min(farewellOfTry, a.deadline+2*farewellOfTry-now())
 	}
 	return farewell

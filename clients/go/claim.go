@@ -26,7 +26,9 @@ type claim struct {
 
 // newClaim makes a claim with the options of its family, each of which is applied so.
 func newClaim[O any](client *Client, family family, key string, options []O, apply func(O, *settings)) claim {
-	s := settings{lease: 30 * time.Second, retryFor: 30 * time.Second, permits: 1}
+	s := settings{
+		lease: 30 * time.Second, retryFor: 30 * time.Second, wait: never, maxHold: never, permits: 1, owner: defaultOwner(),
+	}
 	for _, option := range options {
 		apply(option, &s)
 	}
@@ -46,9 +48,11 @@ func (c *claim) Acquire(ctx context.Context) (*Hold, error) {
 // TryAcquire is Acquire with a Wait of 0.
 func (c *claim) TryAcquire(ctx context.Context) (*Hold, error) {
 	try := *c
-	try.wait, try.isBounded = 0, true
+	try.wait = 0
 	return try.Acquire(ctx)
 }
+
+func (c *claim) isTry() bool { return c.wait == 0 }
 
 // Do acquires, does the work, and releases. The context of the work is cancelled when the hold is lost; [HoldOf]
 // returns its hold. The error is that of the work, with a [*HoldLost] if the hold ended before the work did. A release
@@ -106,14 +110,12 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 		return nil, answer{}, err
 	}
 	asked := *c
-	a := &asking{isTry: c.isBounded && c.wait == 0, deadline: never}
+	a := &asking{deadline: now() + c.wait}
 	a.claim = &asked
 	defer a.close(false)
-	if a.isTry {
+	if c.isTry() {
 		a.deadline = now() + longestTry/2
 		asked.confirm.within = min(asked.confirm.within, farewellOfTry)
-	} else if c.isBounded {
-		a.deadline = now() + c.wait
 	}
 	got, err := a.untilOver(ctx)
 	if err == nil && got.kind == granted {

@@ -94,15 +94,12 @@ func HoldOf(ctx context.Context) *Hold {
 // Renew renews the lease now; the hold does so itself at each third of it. A length of more than 0 is that of the lease
 // from then on. The error is a [*HoldLost] if the hold has ended.
 func (h *Hold) Renew(ctx context.Context, length time.Duration) error {
-	s := h.request.settings
 	if length > 0 {
-		s.lease, s.words = length, nil
-		if s.complete(); s.err != nil {
-			return s.err
+		wanted, err := h.request.terms(length)
+		if err != nil {
+			return err
 		}
-	}
-	if length > 0 {
-		h.lease.resize(s.lease, s.margin)
+		h.lease.resize(wanted)
 	}
 	heard := make(chan error, 1)
 	go h.renew(heard)

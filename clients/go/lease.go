@@ -51,12 +51,9 @@ type terms struct {
 
 // newLease begins a lease that was granted in answer to a request that was sent at this moment.
 func newLease(s *settings, sent time.Duration, loss HoldLost) *lease {
-	granted := terms{length: s.lease, asked: s.lease, margin: s.margin}
-	l := &lease{loss: loss, sent: sent, terms: granted, wanted: granted, end: never, shortened: never}
+	granted, _ := s.terms(s.lease)
+	l := &lease{loss: loss, sent: sent, terms: granted, wanted: granted, end: sent + s.maxHold, shortened: never}
 	l.context, l.cancel = context.WithCancelCause(context.Background())
-	if s.hasMaxHold {
-		l.end = sent + s.maxHold
-	}
 	return l
 }
 
@@ -146,10 +143,10 @@ func (l *lease) asks(sent time.Duration) (terms, error) {
 }
 
 // resize sets what renewals ask for from now on.
-func (l *lease) resize(length, margin time.Duration) {
+func (l *lease) resize(wanted terms) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wanted = terms{length: length, margin: margin}
+	l.wanted = wanted
 }
 
 // renewed notes that the server has renewed the lease, for a request that was sent at this moment with these terms. It

@@ -44,29 +44,24 @@ func Lease(lease time.Duration) Option { return func(s *settings) { s.lease = le
 
 // Wait sets how long to wait at most: without limit unless set, or until the context ends. 0 is a try, which takes two
 // seconds in all, whatever the server does.
-func Wait(wait time.Duration) Option {
-	return func(s *settings) { s.wait, s.isBounded = wait, true }
-}
+func Wait(wait time.Duration) Option { return func(s *settings) { s.wait = min(wait, never) } }
 
 // Owner sets the text that INFO shows to people, at most 128 bytes: user@host:pid unless set. "" is none.
-func Owner(owner string) Option {
-	return func(s *settings) { s.owner, s.hasOwner = owner, true }
-}
+func Owner(owner string) Option { return func(s *settings) { s.owner = owner } }
 
 // Margin sets how long before the end of its lease a hold counts as lost: a tenth of the lease, at most two seconds,
 // unless set.
-func Margin(margin time.Duration) Option {
-	return func(s *settings) { s.margin, s.hasMargin = margin, true }
-}
+func Margin(margin time.Duration) Option { return func(s *settings) { s.margin = &margin } }
 
 // MaxHold bounds a hold: it is lost so long after its grant at the latest, whatever is renewed.
-func MaxHold(limit time.Duration) Option {
-	return func(s *settings) { s.maxHold, s.hasMaxHold = limit, true }
-}
+func MaxHold(limit time.Duration) Option { return func(s *settings) { s.maxHold = min(limit, never) } }
 
 // Replicas makes a hold one that so many replicas know: an answer that they do not confirm is no answer.
 func Replicas(replicas int) Option {
-	return func(s *settings) { s.confirm.replicas, s.hasReplicas = replicas, true }
+	return func(s *settings) {
+		s.check(replicas >= 1, "Replicas", "1 or more", replicas)
+		s.confirm.replicas = replicas
+	}
 }
 
 // AllReplicas is [Replicas] with as many as the primary has attached when it answers, at least one.
@@ -79,12 +74,17 @@ func Disk() Option { return func(s *settings) { s.confirm.isDisk = true } }
 // Within sets how long a confirmation is waited for before the request is repeated: a tenth of the lease, at most 500
 // milliseconds, unless set.
 func Within(within time.Duration) Option {
-	return func(s *settings) { s.confirm.within, s.hasWithin = within, true }
+	return func(s *settings) {
+		s.check(within >= time.Millisecond, "Within", "1 ms or more", within)
+		s.confirm.within = within
+	}
 }
 
 // RetryFor sets for how long requests are repeated while nothing answers: 30 seconds unless set. Then their last error
 // is returned.
-func RetryFor(retryFor time.Duration) Option { return func(s *settings) { s.retryFor = retryFor } }
+func RetryFor(retryFor time.Duration) Option {
+	return func(s *settings) { s.retryFor = min(retryFor, never) }
+}
 
 // Shared takes a lock together with other shared holds.
 func Shared() LockOption { return lockOption(func(s *settings) { s.word("SHARED") }) }
@@ -107,8 +107,7 @@ func Limit(limit int) interface {
 } {
 	return limitOption(func(s *settings) {
 		s.limit = limit
-		s.count("Limit", limit)
-		s.word("LIMIT", strconv.Itoa(limit))
+		s.count("Limit", "LIMIT", limit)
 	})
 }
 
@@ -116,8 +115,7 @@ func Limit(limit int) interface {
 func Permits(permits int) SemaphoreOption {
 	return semaphoreOption(func(s *settings) {
 		s.permits = permits
-		s.count("Permits", permits)
-		s.word("PERMITS", strconv.Itoa(permits))
+		s.count("Permits", "PERMITS", permits)
 	})
 }
 
@@ -125,7 +123,7 @@ func Permits(permits int) SemaphoreOption {
 func Lane(lane string) SemaphoreOption {
 	return semaphoreOption(func(s *settings) {
 		s.check(lane != "" && len(lane) <= 128, "Lane", "1 to 128 bytes", len(lane))
-		s.hasLane = true
+		s.lane = lane
 		s.word("LANE", lane)
 	})
 }
@@ -133,23 +131,19 @@ func Lane(lane string) SemaphoreOption {
 // LaneLimit sets how many permits the lane may have in use.
 func LaneLimit(limit int) SemaphoreOption {
 	return semaphoreOption(func(s *settings) {
-		s.hasLaneLimit = true
-		s.count("LaneLimit", limit)
-		s.word("LANELIMIT", strconv.Itoa(limit))
+		s.laneLimit = limit
+		s.count("LaneLimit", "LANELIMIT", limit)
 	})
 }
 
 // Index asks for [Hold.Index]: the lowest number from 0 that no other hold has. For holds of one permit.
 func Index() SemaphoreOption {
-	return semaphoreOption(func(s *settings) { s.hasIndex = true; s.word("INDEX") })
+	return semaphoreOption(func(s *settings) { s.isIndexed = true; s.word("INDEX") })
 }
 
 // MaxAttempts sets after how many failures the work is given up: never unless set. Then callers get a [*WorkFailed].
 func MaxAttempts(attempts int) OnceOption {
-	return onceOption(func(s *settings) {
-		s.count("MaxAttempts", attempts)
-		s.word("MAX", strconv.Itoa(attempts))
-	})
+	return onceOption(func(s *settings) { s.count("MaxAttempts", "MAX", attempts) })
 }
 
 // RetryDelay sets for how long nobody begins again after a failure.
@@ -175,15 +169,18 @@ func Forever() OnceOption {
 
 // settings are the options of one claim.
 type settings struct {
-	lease, margin, maxHold, wait, retryFor time.Duration
-	hasMargin, hasMaxHold, isBounded       bool
-	owner                                  string
-	hasOwner                               bool
-	confirm                                confirmation
-	hasReplicas, hasWithin                 bool
-	limit, permits                         int
-	hasLane, hasLaneLimit, hasIndex        bool
-	retryDelay                             time.Duration
+	lease, retryFor time.Duration
+	// Wait is 0 for a try. It and maxHold are never where there is no limit.
+	wait, maxHold time.Duration
+	// Margin is nil where it follows the lease.
+	margin  *time.Duration
+	owner   string
+	confirm confirmation
+	// Numbers that are not given are 0.
+	limit, permits, laneLimit int
+	lane                      string
+	isIndexed                 bool
+	retryDelay                time.Duration
 	// Keep is what DONE says of how long the result is kept.
 	keep []string
 	// Words are those of the request that only some families have, with OWNER.
@@ -200,37 +197,42 @@ func (s *settings) check(isRight bool, option, bound string, value any) {
 	}
 }
 
-func (s *settings) count(option string, value int) {
+// count checks a number, and gives it to the request.
+func (s *settings) count(option, word string, value int) {
 	s.check(value >= 1 && value <= 1_000_000, option, "1 to 1000000", value)
+	s.word(word, strconv.Itoa(value))
 }
 
 // complete sets what depends on several options, and checks them together.
 func (s *settings) complete() {
-	s.check(s.lease >= time.Millisecond, "Lease", "1 ms or more", s.lease)
-	s.check(!s.isBounded || s.wait >= 0, "Wait", "0 or more", s.wait)
+	_, s.err = s.terms(s.lease)
+	s.check(s.wait >= 0, "Wait", "0 or more", s.wait)
 	s.check(s.retryFor >= 0, "RetryFor", "0 or more", s.retryFor)
-	if !s.hasMargin {
-		s.margin = defaultMargin(s.lease)
-	}
-	s.check(s.margin >= 0 && s.margin < s.lease, "Margin", "0 or more, and less than the lease", s.margin)
-	s.check(!s.hasMaxHold || s.maxHold >= time.Millisecond, "MaxHold", "1 ms or more", s.maxHold)
-	s.check(!s.hasReplicas || s.confirm.replicas >= 1, "Replicas", "1 or more", s.confirm.replicas)
-	s.check(!s.hasReplicas || !s.confirm.isAll, "AllReplicas", "given instead of Replicas", "besides it")
-	s.check(!s.hasWithin || s.confirm.isWanted(), "Within", "given with Replicas, AllReplicas or Disk", s.confirm.within)
-	s.check(!s.hasWithin || s.confirm.within >= time.Millisecond, "Within", "1 ms or more", s.confirm.within)
-	if !s.hasWithin && s.confirm.isWanted() {
+	s.check(s.maxHold >= time.Millisecond, "MaxHold", "1 ms or more", s.maxHold)
+	s.check(s.confirm.replicas == 0 || !s.confirm.isAll, "AllReplicas", "given instead of Replicas", "besides it")
+	isWanted, isGiven := s.confirm.isWanted(), s.confirm.within != 0
+	s.check(isWanted || !isGiven, "Within", "given with Replicas, AllReplicas or Disk", s.confirm.within)
+	if isWanted && !isGiven {
 		s.confirm.within = min(s.lease/10, 500*time.Millisecond)
 	}
-	s.check(!s.hasLaneLimit || s.hasLane, "LaneLimit", "given with Lane", "alone")
-	s.check(!s.hasIndex || s.permits == 1, "Permits", "1 with Index", s.permits)
+	s.check(s.laneLimit == 0 || s.lane != "", "LaneLimit", "given with Lane", "alone")
+	s.check(!s.isIndexed || s.permits == 1, "Permits", "1 with Index", s.permits)
 	s.check(len(s.keep) <= 2 && (len(s.keep) < 2 || s.keep[0] == "PX"), "Forever", "given instead of Keep", "besides it")
-	if !s.hasOwner {
-		s.owner = defaultOwner()
-	}
 	s.check(len(s.owner) <= longestOwner, "Owner", "at most 128 bytes", len(s.owner))
 	if s.owner != "" {
 		s.word("OWNER", s.owner)
 	}
+}
+
+// terms returns those of a lease of this length.
+func (s settings) terms(length time.Duration) (terms, error) {
+	margin := defaultMargin(length)
+	if s.margin != nil {
+		margin = *s.margin
+	}
+	s.check(length >= time.Millisecond, "Lease", "1 ms or more", length)
+	s.check(margin >= 0 && margin < length, "Margin", "0 or more, and less than the lease", margin)
+	return terms{length: length, asked: length, margin: margin}, s.err
 }
 
 // defaultMargin returns a tenth of the lease, at most two seconds.

@@ -12,8 +12,8 @@ const (
 	longestPause = time.Second
 )
 
-// never is a moment that does not come.
-const never = time.Duration(1<<63 - 1)
+// never is a time that is not over, and a moment of now() that does not come.
+const never = time.Duration(1 << 62)
 
 // patience is for how long a request is repeated while nothing answers.
 type patience struct {

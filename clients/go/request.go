@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -65,7 +66,7 @@ func newToken() string {
 func millis(time time.Duration) string { return strconv.FormatInt(max(1, time.Milliseconds()), 10) }
 
 // defaultOwner returns user@host:pid, for the people who read INFO. A long name of a host is cut at its end.
-func defaultOwner() string {
+var defaultOwner = sync.OnceValue(func() string {
 	uid := strconv.Itoa(os.Geteuid())
 	name := uid
 	if found, err := user.LookupId(uid); err == nil {
@@ -76,7 +77,7 @@ func defaultOwner() string {
 	host, _ := os.Hostname()
 	process := ":" + strconv.Itoa(os.Getpid())
 	return cut(name+"@"+host, longestOwner-len(process)) + process
-}
+})
 
 // cut returns as much of the beginning as fits into so many bytes, and is whole characters.
 func cut(text string, most int) string {

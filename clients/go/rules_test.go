@@ -170,15 +170,25 @@ func TestRenewalsAskForWhatIsLeftOfMaxHold(t *testing.T) {
 	}
 }
 
+func TestTimesWithoutEndAreNotOver(t *testing.T) {
+	const endless = time.Duration(1<<63 - 1)
+	s := &script{answers: [][]any{{ReplyError("LOADING")}, {[]any{"t", int64(7)}}}}
+	hold, err := NewLock(NewClient(s), "k", Wait(endless), RetryFor(endless), MaxHold(endless)).Acquire(context.Background())
+	if err != nil || hold.Err() != nil {
+		t.Fatal(err, hold)
+	}
+	hold.lease.over() // It is not renewed.
+}
+
 func TestRenewalWithoutAnAnswerMayHaveShortenedTheLease(t *testing.T) {
 	l := leaseOf(t, 0, Lease(time.Hour))
-	l.resize(time.Minute, time.Second)
+	l.resize(terms{length: time.Minute, margin: time.Second})
 	asks, err := l.asks(now())
 	if left, _ := l.left(); err != nil || left > time.Minute {
 		t.Error(left, err)
 	}
 	l.renewed(now(), asks)
-	l.resize(time.Hour, time.Second)
+	l.resize(terms{length: time.Hour, margin: time.Second})
 	if asks, _ = l.asks(now()); asks.asked != time.Hour {
 		t.Error(asks)
 	}
@@ -192,7 +202,7 @@ func TestAnswerToAnOlderRenewalDoesNotTellWhatALaterOneAskedFor(t *testing.T) {
 	l := leaseOf(t, 0, Lease(time.Hour))
 	sent := now()
 	older, _ := l.asks(sent)
-	l.resize(time.Minute, time.Second)
+	l.resize(terms{length: time.Minute, margin: time.Second})
 	if _, err := l.asks(now()); err != nil {
 		t.Fatal(err)
 	}
