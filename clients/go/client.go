@@ -29,12 +29,14 @@ type Client struct {
 	mu       sync.Mutex
 	isClosed bool
 	idle     map[string][]*link
-	lines    map[lineKey]*line
+
+	// Lines are those of renewals, by their lineKey.
+	lines sync.Map
 }
 
 // NewClient makes a client of a server. Packages goredis and redigo do it for their libraries.
 func NewClient(server Server) *Client {
-	return &Client{server: server, idle: map[string][]*link{}, lines: map[lineKey]*line{}}
+	return &Client{server: server, idle: map[string][]*link{}}
 }
 
 // Close closes the connections. Requests that wait end with [ErrClosed], and holds are no longer renewed: so close it
@@ -154,13 +156,18 @@ type session struct {
 // too.
 func (s *session) do(ctx context.Context, within time.Duration, confirm confirmation, command []string) (any, error) {
 	replies, err := s.send(ctx, within, confirm, command)
-	if len(replies) == 0 {
+	return s.reply(ctx, replies, 0, err)
+}
+
+// reply returns a reply of those that send has returned with this error; a refusal is its error.
+func (s *session) reply(ctx context.Context, replies []any, nth int, err error) (any, error) {
+	if nth >= len(replies) {
 		return nil, err
 	}
-	if refusal, isRefusal := replies[0].(ReplyError); isRefusal {
+	if refusal, isRefusal := replies[nth].(ReplyError); isRefusal {
 		return nil, s.failed(ctx, refusal)
 	}
-	return replies[0], err
+	return replies[nth], err
 }
 
 // send is do of several commands, or of none: then it waits alone for the confirmation of what this connection has

@@ -27,7 +27,7 @@ type grip struct {
 func newHold(r request, got answer, sent time.Duration) *Hold {
 	g := &grip{request: r, got: got, ending: make(chan struct{}, 1)}
 	g.lease = newLease(&r.settings, sent, HoldLost{Key: r.key, Fence: got.fence})
-	g.lease.start(func() { g.renew(nil) })
+	g.lease.start(func() { g.renew() })
 	hold := &Hold{g}
 	runtime.SetFinalizer(hold, func(hold *Hold) { hold.lease.over() })
 	return hold
@@ -101,14 +101,8 @@ func (h *Hold) Renew(ctx context.Context, length time.Duration) error {
 		}
 		h.lease.resize(wanted)
 	}
-	heard := make(chan error, 1)
-	go h.renew(heard)
-	select {
-	case err := <-heard:
-		return anyOf(h.Err(), err)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	_, err := until(ctx, func() (any, error) { return nil, h.renew() }, func(any) {})
+	return anyOf(h.Err(), err)
 }
 
 var errReleased = errors.New("dsync: the hold is released")

@@ -16,98 +16,76 @@ type lineKey struct {
 	confirm confirmation
 }
 
-// renewal is one that is due. Heard is told how it ended, if that is not nil.
+// line renews holds over one connection at a time: all that are due in one write.
+type line struct {
+	// Busy is full while a connection is in use.
+	busy chan struct{}
+
+	mu  sync.Mutex
+	due []renewal
+}
+
+// renewal is one that is due. Heard is told how it ended.
 type renewal struct {
 	*grip
+	asks  terms
 	heard chan error
 }
 
-// line renews holds over one connection at a time: all that are due in one pipeline.
-type line struct {
-	confirm confirmation
-
-	mu     sync.Mutex
-	due    []renewal
-	isBusy bool
-}
-
 // renew has the hold renewed, on the connection of all renewals: so no other one can overtake it.
-func (g *grip) renew(heard chan error) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+func (g *grip) renew() error {
+	ctx, cancel := limit(context.Background(), answerWithin)
 	defer cancel()
-	route, err := g.request.client.route(ctx, g.Key())
-	due := renewal{g, heard}
+	client := g.request.client
+	route, err := client.route(ctx, g.Key())
 	if err != nil {
-		due.answered(0, terms{}, nil, err)
-		return
+		g.lease.notRenewed(err)
+		return err
 	}
-	g.request.client.line(lineKey{route, g.request.confirm}).add(due)
-}
-
-func (c *Client) line(key lineKey) *line {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	found := c.lines[key]
-	if found == nil {
-		found = &line{confirm: key.confirm}
-		c.lines[key] = found
-	}
-	return found
+	due := renewal{grip: g, heard: make(chan error, 1)}
+	of, _ := client.lines.LoadOrStore(lineKey{route, g.request.confirm}, &line{busy: make(chan struct{}, 1)})
+	of.(*line).add(due)
+	return <-due.heard
 }
 
 func (l *line) add(due renewal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.due = append(l.due, due)
-	if l.isBusy {
-		// A connection that does not answer delays the others no longer than that.
-		time.AfterFunc(shortestAnswer, l.overtake)
-		return
+	if len(l.due) == 1 {
+		go l.write()
 	}
-	l.isBusy = true
-	go l.run()
 }
 
-// take returns the renewals that are due.
-func (l *line) take() []renewal {
+// write renews what is due when those before are answered. A connection that does not answer delays it no longer than the
+// shortest answer takes: then it goes over another one.
+func (l *line) write() {
+	select {
+	case l.busy <- struct{}{}:
+		defer func() { <-l.busy }()
+	case <-time.After(shortestAnswer):
+	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	due := l.due
 	l.due = nil
-	return due
+	l.mu.Unlock()
+	renewAll(due)
 }
 
-func (l *line) run() {
-	for {
-		l.renew(l.take())
-		l.mu.Lock()
-		if len(l.due) == 0 {
-			l.isBusy = false
-			l.mu.Unlock()
-			return
-		}
-		l.mu.Unlock()
-	}
-}
-
-// overtake renews what is still due over another connection.
-func (l *line) overtake() { l.renew(l.take()) }
-
-// renew sends the renewals in one write, and notes what is answered.
-func (l *line) renew(due []renewal) {
+// renewAll sends the renewals in one write, and notes what is answered.
+func renewAll(due []renewal) {
 	within, sent := answerWithin, now()
-	asked := make([]terms, 0, len(due))
 	commands := make([][]string, 0, len(due))
 	live := due[:0]
 	for _, one := range due {
-		asks, err := one.lease.asks(sent)
-		if err != nil {
-			one.tell(err)
+		var err error
+		if one.asks, err = one.lease.asks(sent); err != nil {
+			one.heard <- err
 			continue
 		}
-		live, asked = append(live, one), append(asked, asks)
-		commands = append(commands, one.request.renewal(asks.asked))
-		within = min(within, max(shortestAnswer, asks.length/3))
+		live = append(live, one)
+		commands = append(commands, one.request.renewal(one.asks.asked))
+		within = min(within, max(shortestAnswer, one.asks.length/3))
 	}
 	if len(live) == 0 {
 		return
@@ -115,37 +93,22 @@ func (l *line) renew(due []renewal) {
 	ctx := context.Background()
 	session := &session{request: live[0].request}
 	defer session.close(false)
-	replies, err := session.send(ctx, within, l.confirm, commands...)
+	confirm := session.confirm
+	replies, err := session.send(ctx, within, confirm, commands...)
 	for i, one := range live {
 		session.request = one.request
-		reply, failure := any(nil), session.named(err)
-		if i < len(replies) {
-			reply = replies[i]
-			if refusal, isRefusal := reply.(ReplyError); isRefusal {
-				failure = session.failed(ctx, refusal)
-			} else if !l.confirm.isWanted() || !needsConfirmation(reply) {
-				failure = nil
-			}
+		reply, failure := session.reply(ctx, replies, i, session.named(err))
+		if reply != nil && !(confirm.isWanted() && needsConfirmation(reply)) {
+			failure = nil
 		}
-		one.answered(sent, asked[i], reply, failure)
-	}
-}
-
-// answered notes how a renewal ended that was sent at this moment with these terms.
-func (r renewal) answered(sent time.Duration, asked terms, reply any, err error) {
-	switch {
-	case err == nil && number(reply) > 0:
-		r.lease.renewed(sent, asked)
-	case err == nil, tellsTheEnd(err):
-		r.lease.notFound(err)
-	default:
-		r.lease.notRenewed(err)
-	}
-	r.tell(err)
-}
-
-func (r renewal) tell(err error) {
-	if r.heard != nil {
-		r.heard <- err
+		switch {
+		case failure == nil && number(reply) > 0:
+			one.lease.renewed(sent, one.asks)
+		case failure == nil, tellsTheEnd(failure):
+			one.lease.notFound(failure)
+		default:
+			one.lease.notRenewed(failure)
+		}
+		one.heard <- failure
 	}
 }

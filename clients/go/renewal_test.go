@@ -109,12 +109,11 @@ func TestRenewalWithAShorterLeaseIsRepeatedBeforeThatIsOver(t *testing.T) {
 func TestRenewalsThatAreDueGoInOneWrite(t *testing.T) {
 	s := &script{answers: [][]any{{int64(1), int64(0), ReplyError("LOADING")}}}
 	client := NewClient(s)
-	line := client.line(lineKey{route: "server"})
 	var due []renewal
 	for _, key := range []string{"a", "b", "c"} {
-		due = append(due, renewal{grip: held(client, key, time.Minute).grip})
+		due = append(due, renewal{grip: held(client, key, time.Minute).grip, heard: make(chan error, 1)})
 	}
-	line.renew(due)
+	renewAll(due)
 	if len(s.asked) != 1 || strings.Count(s.asked[0], "DLOCK.RENEW") != 3 {
 		t.Fatal(s.asked)
 	}
@@ -131,12 +130,11 @@ func TestErrorOfARenewalNamesItsOwnKey(t *testing.T) {
 		{ReplyError("LOADING"), ReplyError("LOADING"), ReplyError("LOADING")},
 	} {
 		client := NewClient(&script{answers: [][]any{answers}})
-		line := client.line(lineKey{route: "server"})
 		var due []renewal
 		for _, key := range []string{"a", "b", "c"} {
-			due = append(due, renewal{held(client, key, time.Minute).grip, make(chan error, 1)})
+			due = append(due, renewal{grip: held(client, key, time.Minute).grip, heard: make(chan error, 1)})
 		}
-		line.renew(due)
+		renewAll(due)
 		for _, one := range due {
 			one.lease.over() // It is not renewed again.
 			if told := (<-one.heard).Error(); !strings.HasPrefix(told, quoted(one.Key())+": server: ") {
