@@ -17,17 +17,9 @@ const (
 	fail    = "FAIL"
 )
 
-// ending is a command that ends a hold.
-type ending struct {
-	verb  string
-	words []string
-	// IsRun is of DONE of a run: its repetition is answered as the first.
-	isRun bool
-}
-
 // end sends the command until it is answered, for as long as the server can know the hold; RELEASE of a hold that is
 // lost once. The error is a *HoldLost if the server says that the hold had ended before.
-func (h *Hold) end(ctx context.Context, e ending) error {
+func (h *Hold) end(ctx context.Context, verb string, words ...string) error {
 	defer runtime.KeepAlive(h)
 	ctx, cancel := lingering(ctx)
 	defer cancel()
@@ -38,23 +30,23 @@ func (h *Hold) end(ctx context.Context, e ending) error {
 		return context.Cause(ctx)
 	}
 	if h.hasEnded {
-		if e.verb == release {
+		if verb == release {
 			return nil
 		}
 		return errReleased
 	}
 	lost := h.Err()
 	retryFor := time.Duration(0)
-	if lost == nil || e.verb != release {
+	if lost == nil || verb != release {
 		retryFor = h.lease.ends()
 	}
-	hasEnded, isFirst, err := h.say(ctx, e, retryFor)
+	counts, err := h.say(ctx, retryFor, verb, words...)
 	h.hasEnded = err == nil
 	h.lease.over()
 	switch {
-	case e.verb == release && lost != nil:
+	case verb == release && lost != nil:
 		return lost
-	case err != nil || hasEnded, !isFirst && !e.isRun:
+	case err != nil || counts:
 		return err
 	}
 	told := h.lease.loss
@@ -64,56 +56,52 @@ func (h *Hold) end(ctx context.Context, e ending) error {
 
 const notFound = "its lease ran out, or it was revoked or removed"
 
-// say sends the command until it is answered, and confirmed if it is DONE. It returns whether the server has ended the
-// hold now, and whether this was the answer to the first sending.
-func (g *grip) say(ctx context.Context, e ending, retryFor time.Duration) (hasEnded, isFirst bool, err error) {
+// say sends the command until it is answered, and confirmed if it is DONE. It returns whether that counts as the end of
+// the hold: the server has ended it now, or may have for an earlier sending.
+func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, words ...string) (counts bool, err error) {
 	session := &session{request: g.request}
 	defer session.close(false)
 	patience := &patience{key: g.Key(), retryFor: retryFor, deadline: now() + retryFor}
 	var confirm confirmation
-	if e.verb == finish {
+	if verb == finish {
 		confirm = g.request.confirm
 	}
+	// The repetition of a DONE of a run is answered as the first.
+	isRun := verb == finish && g.request.family == works
 	mayBeDone := false
-	for isFirst = true; ; isFirst = false {
-		commands := g.commands(e, confirm)
+	for isFirst := true; ; isFirst = false {
+		commands := g.commands(confirm, verb, words...)
 		replies, err := session.send(ctx, answerWithin, confirm, commands...)
-		var reply any
-		if len(replies) == len(commands) {
-			reply = replies[len(replies)-1]
-			if refusal, isRefusal := reply.(ReplyError); isRefusal {
-				reply, err = nil, session.failed(ctx, refusal)
-			}
-		}
+		reply, err := session.reply(ctx, replies, len(commands)-1, err)
+		counts := number(reply) > 0 || !isFirst && !isRun
 		isKnown := !mayBeDone || len(replies) == 2 && number(replies[0]) > 0
-		mayNeed := isNotConfirmed(err) || err == nil && confirm.isWanted() && (number(reply) > 0 || !e.isRun)
-		if !isKnown && mayNeed {
+		if !isKnown && (isNotConfirmed(err) || err == nil && confirm.isWanted() && counts) {
 			// A repetition writes nothing, so WAIT behind it tells nothing.
-			return false, false, &requestError{g.Key(), session.route, &NotConfirmed{Wanted: max(1, confirm.replicas)}}
+			return false, session.named(&NotConfirmed{Wanted: max(1, confirm.replicas)})
 		}
 		for isNotConfirmed(err) && session.link != nil {
 			if err := patience.wait(ctx, err); err != nil {
-				return false, isFirst, err
+				return false, err
 			}
 			if _, err = session.send(ctx, answerWithin, confirm); err == nil {
-				return true, isFirst, nil
+				return true, nil
 			}
 		}
 		if err == nil || tellsTheEnd(err) {
-			return number(reply) > 0, isFirst, nil
+			return counts, nil
 		}
 		var refusal ReplyError
 		mayBeDone = mayBeDone || !errors.As(err, &refusal)
 		if err := patience.wait(ctx, err); err != nil {
-			return false, isFirst, err
+			return false, err
 		}
 	}
 }
 
 // commands returns what is sent in one write. RENEW before a DONE that is to be confirmed is answered 1 if this DONE is
 // the first that the server carries out. Of a hold that is lost it tells nothing.
-func (g *grip) commands(e ending, confirm confirmation) [][]string {
-	command := g.request.verb(e.verb, e.words...)
+func (g *grip) commands(confirm confirmation, verb string, words ...string) [][]string {
+	command := g.request.verb(verb, words...)
 	if confirm.isWanted() {
 		if asks, err := g.lease.asks(now()); err == nil {
 			return [][]string{g.request.renewal(asks.asked), command}

@@ -36,7 +36,7 @@ func (g *Group) Add(ctx context.Context) (*Member, error) {
 // Done counts the member's job as done. It is repeated as [Hold.Release] is, also if the hold is lost: the server's
 // word counts. The error is a [*HoldLost] if the membership had ended before, and a [*NotConfirmed] if its replicas do
 // not know.
-func (m *Member) Done(ctx context.Context) error { return m.end(ctx, ending{verb: finish}) }
+func (m *Member) Done(ctx context.Context) error { return m.end(ctx, finish) }
 
 // Do adds a member, does the work, and is done. After an error of the work the member is released: where a number of
 // jobs is expected, its job stays owed. The errors and the context of the work are those of [Lock.Do].

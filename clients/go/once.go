@@ -89,7 +89,7 @@ func (r *Run[T]) Done(ctx context.Context, result T) error {
 	stored, err := encode(result)
 	if err == nil {
 		words := append([]string{"RESULT", stored}, r.once.claim.keep...)
-		err = r.end(ctx, ending{verb: finish, words: words, isRun: true})
+		err = r.end(ctx, finish, words...)
 		if err == nil || passes(err) || errors.Is(err, ErrHoldLost) || errors.Is(err, errReleased) {
 			return err
 		}
@@ -104,7 +104,7 @@ func (r *Run[T]) Fail(ctx context.Context, reason error) error {
 	if delay := r.once.claim.retryDelay; delay > 0 {
 		words = append(words, "DELAY", millis(delay))
 	}
-	return r.end(ctx, ending{verb: fail, words: words})
+	return r.end(ctx, fail, words...)
 }
 
 func encode[T any](result T) (string, error) {
