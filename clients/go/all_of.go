@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
+	"strings"
 )
 
 // Claim is a [*Lock] or a [*Semaphore].
@@ -22,38 +23,39 @@ type Holds struct {
 	context context.Context
 }
 
+type holdsKey struct{}
+
 // AllOf acquires several keys, one after the other in the order of their names, so that no two callers wait for each
 // other. Where one is not acquired, those before it are released, and the error is that one's. [Wait] is for each key;
 // bound all of them by the context.
 func AllOf(ctx context.Context, claims ...Claim) (*Holds, error) {
-	order := append([]Claim(nil), claims...)
-	sort.SliceStable(order, func(i, j int) bool { return order[i].theClaim().key < order[j].theClaim().key })
-	held := map[Claim]*Hold{}
-	all := &Holds{}
-	giveUp := func(err error) (*Holds, error) {
-		for i := len(all.holds) - 1; i >= 0; i-- {
-			_ = all.holds[i].endQuietly(context.WithoutCancel(ctx))
+	keyOf := func(nth int) string { return claims[nth].theClaim().key }
+	order := make([]int, len(claims))
+	for nth := range order {
+		order[nth] = nth
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(keyOf(a), keyOf(b)) })
+	all := &Holds{holds: make([]*Hold, len(claims))}
+	giveUp := func(held []int, err error) (*Holds, error) {
+		for i := len(held) - 1; i >= 0; i-- {
+			_ = all.holds[held[i]].endQuietly(context.WithoutCancel(ctx))
 		}
 		return nil, err
 	}
-	for i, claim := range order {
-		if i > 0 && order[i-1].theClaim().key == claim.theClaim().key {
-			return giveUp(fmt.Errorf("dsync: %s is asked for twice, and would wait for itself", quoted(claim.theClaim().key)))
+	for i, nth := range order {
+		if i > 0 && keyOf(order[i-1]) == keyOf(nth) {
+			return giveUp(order[:i], fmt.Errorf("dsync: %s is asked for twice, and would wait for itself", quoted(keyOf(nth))))
 		}
-		hold, err := claim.Acquire(ctx)
-		if err != nil {
-			return giveUp(err)
+		var err error
+		if all.holds[nth], err = claims[nth].Acquire(ctx); err != nil {
+			return giveUp(order[:i], err)
 		}
-		held[claim] = hold
-		all.holds = append(all.holds, hold)
 	}
-	for i, claim := range claims {
-		all.holds[i] = held[claim]
-	}
-	all.context = &allContext{anyLost(all.holds), all}
+	// It refers to the holds, which so live for as long as their work.
+	all.context = context.WithValue(anyLost(all.holds), holdsKey{}, all)
 	// The first ones can be lost while the last one is waited for.
 	if err := all.Err(); err != nil {
-		return giveUp(err)
+		return giveUp(order, err)
 	}
 	return all, nil
 }
@@ -68,12 +70,6 @@ func anyLost(holds []*Hold) context.Context {
 		watch(hold.lease.context)
 	}
 	return first
-}
-
-// allContext refers to its holds, so that they live for as long as their work.
-type allContext struct {
-	context.Context
-	all *Holds
 }
 
 // Holds returns the holds in the order in which their claims were given.

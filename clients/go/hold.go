@@ -66,23 +66,10 @@ func (g *grip) Format(f fmt.State, _ rune) {
 }
 
 // Context returns a context that is cancelled when the hold is lost, with a [*HoldLost] as [context.Cause], and not
-// when it is released. Give it to the work. It keeps the hold alive.
-func (h *Hold) Context() context.Context { return &holdContext{h.lease.context, h} }
-
-// holdContext refers to its hold, so that a hold lives for as long as its work.
-type holdContext struct {
-	context.Context
-	hold *Hold
-}
+// when it is released. Give it to the work. It refers to the hold, which so lives for as long as its work.
+func (h *Hold) Context() context.Context { return context.WithValue(h.lease.context, holdKey{}, h) }
 
 type holdKey struct{}
-
-func (c *holdContext) Value(key any) any {
-	if key == (holdKey{}) {
-		return c.hold
-	}
-	return c.Context.Value(key)
-}
 
 // HoldOf returns the hold that the context is of: that of [Hold.Context], or the innermost whose Do the caller is in.
 // Without one it is nil.
@@ -126,22 +113,22 @@ func (h *Hold) quietly(err error) error {
 }
 
 // during does the work, and then ends the hold as its error says, also if the work panics: that is errPanicked.
-func (h *Hold) during(ctx context.Context, work func(context.Context) error, end func(context.Context, error) error) error {
+func (h *Hold) during(
+	ctx context.Context, work func(context.Context) error, end func(context.Context, error) error,
+) (err error) {
 	inner, cancel := context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
 	defer cancel(nil)
 	defer context.AfterFunc(h.lease.context, func() { cancel(context.Cause(h.lease.context)) })()
-	err := errPanicked
+	err = errPanicked
 	defer func() {
-		if err == errPanicked {
-			end(context.WithoutCancel(ctx), err)
+		ended := end(context.WithoutCancel(ctx), err)
+		if err == nil || ended == nil {
+			err = anyOf(err, ended)
+		} else {
+			err = errors.Join(err, ended)
 		}
 	}()
-	err = work(inner)
-	ended := end(context.WithoutCancel(ctx), err)
-	if err == nil || ended == nil {
-		return anyOf(err, ended)
-	}
-	return errors.Join(err, ended)
+	return work(inner)
 }
 
 var errPanicked = errors.New("the work panicked")
