@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ func (c confirmation) perform(ctx context.Context, link *link, commands ...[]str
 	}
 	last, replies := replies[len(commands)], replies[:len(commands)]
 	switch {
-	case len(commands) > 0 && !anyNeeds(replies):
+	case len(commands) > 0 && !slices.ContainsFunc(replies, needsConfirmation):
 		return replies, nil
 	case c.isAll:
 		return replies, c.waitForAll(ctx, link, last)
@@ -97,15 +98,6 @@ func (c confirmation) refused(reply ReplyError, wanted int) error {
 		return &NotConfirmed{Wanted: wanted, Err: reply}
 	}
 	return reply
-}
-
-func anyNeeds(replies []any) bool {
-	for _, reply := range replies {
-		if needsConfirmation(reply) {
-			return true
-		}
-	}
-	return false
 }
 
 func isNotConfirmed(err error) bool { return errors.Is(err, ErrNotConfirmed) }

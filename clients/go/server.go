@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -61,13 +62,9 @@ func passes(err error) bool {
 		var untrusted *tls.CertificateVerificationError
 		return !errors.As(err, &final) && !errors.As(err, &untrusted)
 	}
-	for _, beginning := range over {
-		if strings.HasPrefix(string(reply), beginning) {
-			return false
-		}
-	}
+	isOver := func(beginning string) bool { return strings.HasPrefix(string(reply), beginning) }
 	_, passes := passing[reply.code()]
-	return passes
+	return passes && !slices.ContainsFunc(over, isOver)
 }
 
 // speaksOfAnother returns whether another server may have the key, after this error that passes.
