@@ -20,7 +20,7 @@ type asking struct {
 // error, and where the answer is waiting, the server may have a grant or a place that the caller does not know of.
 func (a *asking) untilOver(ctx context.Context) (answer, error) {
 	a.token = newToken()
-	patience := &patience{key: a.key, retryFor: a.retryFor, deadline: a.deadline}
+	patience := &patience{session: &a.session, retryFor: a.retryFor, deadline: a.deadline}
 	for {
 		got, err := a.once(ctx)
 		if err == nil && ctx.Err() != nil && got.kind != granted {
@@ -67,9 +67,6 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 		return answer{}, err
 	}
 	got, err := readAnswer(reply)
-	if err != nil {
-		return answer{}, a.failed(ctx, err)
-	}
 	if got.kind == granted && now()-a.sent > a.lease/10 {
 		a.sent = now()
 		reply, err = a.do(ctx, answerWithin, a.renewal(a.lease))

@@ -92,7 +92,7 @@ func (c *claim) repeat(ctx context.Context, command []string, within time.Durati
 	}
 	session := &session{request: request{claim: c}}
 	defer session.close(false)
-	patience := &patience{key: c.key, retryFor: c.retryFor, deadline: never}
+	patience := &patience{session: session, retryFor: c.retryFor, deadline: never}
 	for {
 		reply, err := session.do(ctx, within, confirmation{}, command)
 		if err == nil {

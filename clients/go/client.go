@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,77 +26,61 @@ var ErrClosed = errors.New("the client is closed")
 // holds. One is enough for a program. Any number of goroutines may use it.
 type Client struct {
 	server Server
-
-	mu       sync.Mutex
-	isClosed bool
-	idle     map[string][]*link
-
 	// Lines are those of renewals, by their lineKey.
-	lines sync.Map
+	lines    sync.Map
+	isClosed atomic.Bool
+
+	mu sync.Mutex
+	// Idle are connections by the name of their node.
+	idle map[string][]Conn
 }
 
 // NewClient makes a client of a server. Packages goredis and redigo do it for their libraries.
-func NewClient(server Server) *Client {
-	return &Client{server: server, idle: map[string][]*link{}}
-}
+func NewClient(server Server) *Client { return &Client{server: server, idle: map[string][]Conn{}} }
 
 // Close closes the connections. Requests that wait end with [ErrClosed], and holds are no longer renewed: so close it
 // when they are released.
 func (c *Client) Close() error {
+	c.isClosed.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.isClosed = true
-	for _, links := range c.idle {
-		for _, link := range links {
-			link.conn.Close()
-		}
+	for node := range c.idle {
+		c.closeIdle(node)
 	}
-	c.idle = nil
 	return nil
 }
 
-// link is a connection of a client.
-type link struct {
-	conn  Conn
-	route string
-	// A reply is overdue or has not come: what comes late would be taken for the next one.
-	isBroken bool
+// closeIdle is called with the mutex.
+func (c *Client) closeIdle(node string) {
+	for _, conn := range c.idle[node] {
+		conn.Close()
+	}
+	delete(c.idle, node)
 }
 
-// exchange sends the commands in one write, and returns their replies. The connection ends with the context.
-func (l *link) exchange(ctx context.Context, commands ...[]string) ([]any, error) {
-	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
-	replies, err := l.conn.Do(commands...)
-	if !stop() || err != nil {
-		l.isBroken = true
-		l.conn.Close()
-	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return replies, err
-}
-
-// link returns an idle connection to the server that has the key, or a new one, and its route.
-func (c *Client) link(ctx context.Context, key string) (*link, string, error) {
-	route, err := c.route(ctx, key)
-	if err != nil {
-		return nil, route, err
-	}
+// takeIdle returns a connection to a node that nobody uses, or nil.
+func (c *Client) takeIdle(node string) Conn {
 	c.mu.Lock()
-	if links := c.idle[route]; len(links) > 0 {
-		last := links[len(links)-1]
-		c.idle[route] = links[:len(links)-1]
-		c.mu.Unlock()
-		return last, route, nil
+	defer c.mu.Unlock()
+	conns := c.idle[node]
+	if len(conns) == 0 {
+		return nil
 	}
-	c.mu.Unlock()
-	conn, err := until(ctx, func() (Conn, error) { return c.server.Connect(ctx, key) }, func(late Conn) { late.Close() })
-	return &link{conn: conn, route: route}, route, err
+	last := len(conns) - 1
+	c.idle[node] = conns[:last]
+	return conns[last]
 }
 
-func (c *Client) route(ctx context.Context, key string) (string, error) {
-	return until(ctx, func() (string, error) { return c.server.Route(ctx, key) }, func(string) {})
+// lookUp looks the servers up afresh. The idle connections to the node may be of the same kind as the one that failed.
+func (c *Client) lookUp(node string) {
+	c.mu.Lock()
+	c.closeIdle(node)
+	c.mu.Unlock()
+	c.server.LookUp()
+}
+
+func (c *Client) find(ctx context.Context, key string) (Node, error) {
+	return until(ctx, func() (Node, error) { return c.server.Find(ctx, key) }, func(Node) {})
 }
 
 // until returns what the work returns, or the context's cause when that ends: libraries go on then. What comes late is
@@ -122,34 +107,14 @@ func until[T any](ctx context.Context, work func() (T, error), throwAway func(T)
 	}
 }
 
-// giveBack keeps a connection for the next request.
-func (c *Client) giveBack(link *link) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if link.isBroken || c.isClosed || len(c.idle[link.route]) >= mostIdle {
-		link.conn.Close()
-		return
-	}
-	c.idle[link.route] = append(c.idle[link.route], link)
-}
-
-// lookUp looks the servers up afresh. The idle connections of the route may be of the same kind as the one that failed.
-func (c *Client) lookUp(route string) {
-	c.mu.Lock()
-	for _, link := range c.idle[route] {
-		link.conn.Close()
-	}
-	delete(c.idle, route)
-	c.mu.Unlock()
-	c.server.LookUp()
-}
-
 // session sends the commands of one request, one after the other over one connection for as long as that is of use.
 type session struct {
 	request
-	// Route is where the key was looked for last.
-	route string
-	link  *link
+	// Node is where the key was looked for last.
+	node string
+	// Conn is nil before the first command, and after one whose replies have not all come: what comes late would be taken
+	// for the next one.
+	conn Conn
 }
 
 // do sends a command with its confirmation, and waits so long for the answer. With *NotConfirmed it returns the reply,
@@ -165,7 +130,8 @@ func (s *session) reply(ctx context.Context, replies []any, nth int, err error) 
 		return nil, err
 	}
 	if refusal, isRefusal := replies[nth].(ReplyError); isRefusal {
-		return nil, s.failed(ctx, refusal)
+		s.heed(ctx, refusal)
+		return nil, refusal
 	}
 	return replies[nth], err
 }
@@ -175,11 +141,13 @@ func (s *session) reply(ctx context.Context, replies []any, nth int, err error) 
 func (s *session) send(ctx context.Context, within time.Duration, confirm confirmation, commands ...[]string) ([]any, error) {
 	limited, cancel := limit(ctx, within+confirm.within)
 	defer cancel()
-	if err := s.open(limited); err != nil {
-		return nil, s.failed(ctx, err)
+	var replies []any
+	err := s.open(limited)
+	if err == nil {
+		replies, err = confirm.perform(limited, s, commands...)
 	}
-	replies, err := confirm.perform(limited, s.link, commands...)
-	return replies, s.failed(ctx, err)
+	s.heed(ctx, err)
+	return replies, err
 }
 
 func limit(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
@@ -187,62 +155,73 @@ func limit(ctx context.Context, within time.Duration) (context.Context, context.
 }
 
 func (s *session) open(ctx context.Context) error {
-	s.client.mu.Lock()
-	isClosed := s.client.isClosed
-	s.client.mu.Unlock()
-	if isClosed {
+	if s.client.isClosed.Load() {
 		return Final(ErrClosed)
 	}
-	if s.link != nil {
+	if s.conn != nil {
 		return nil
 	}
-	opened, route, err := s.client.link(ctx, s.key)
-	if s.route = route; err == nil {
-		s.link = opened
+	node, err := s.client.find(ctx, s.key)
+	if s.node = node.Name; err != nil {
+		return err
+	}
+	if s.conn = s.client.takeIdle(node.Name); s.conn == nil {
+		s.conn, err = until(ctx, func() (Conn, error) { return node.Connect(ctx) }, func(late Conn) { late.Close() })
 	}
 	return err
 }
 
-// failed returns the error with the key and the address. A connection that is of no further use is closed, and the
-// server looked up afresh unless the caller has given up.
-func (s *session) failed(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	isBroken := s.link == nil || s.link.isBroken
-	if isBroken || passes(err) && speaksOfAnother(err) && !isNotConfirmed(err) {
+// exchange sends the commands in one write, and returns their replies. The connection ends with the context.
+func (s *session) exchange(ctx context.Context, commands ...[]string) ([]any, error) {
+	conn := s.conn
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	replies, err := conn.Do(commands...)
+	if !stop() || err != nil {
 		s.close(true)
-		if ctx.Err() == nil && passes(err) {
-			s.client.lookUp(s.route)
-		}
 	}
-	return s.named(err)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return replies, err
 }
 
-// named returns the error with the key and the address, instead of those of another request that has shared the write. It
-// does not show the token: servers repeat the arguments of commands that they do not know.
+// heed has the server looked up afresh if another one may have the key after this error, unless the caller has given up.
+func (s *session) heed(ctx context.Context, err error) {
+	if err != nil && speaksOfAnother(err) {
+		s.close(true)
+		if ctx.Err() == nil {
+			s.client.lookUp(s.node)
+		}
+	}
+}
+
+// close keeps the connection for other requests, unless it is broken.
+func (s *session) close(isBroken bool) {
+	if s.conn == nil {
+		return
+	}
+	c := s.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if isBroken || c.isClosed.Load() || len(c.idle[s.node]) >= mostIdle {
+		s.conn.Close()
+	} else {
+		c.idle[s.node] = append(c.idle[s.node], s.conn)
+	}
+	s.conn = nil
+}
+
+// named returns an error with the key and the address. It does not show the token: servers repeat the arguments of
+// commands that they do not know.
 func (s *session) named(err error) error {
 	if err == nil {
 		return nil
-	}
-	var shared *requestError
-	if errors.As(err, &shared) {
-		err = shared.err
 	}
 	var refusal ReplyError
 	if errors.As(err, &refusal) && s.token != "" && strings.Contains(string(refusal), s.token) {
 		err = ReplyError(strings.ReplaceAll(string(refusal), s.token, "<token>"))
 	}
-	return &requestError{key: s.key, address: s.route, err: err}
-}
-
-// close gives the connection back, or ends it.
-func (s *session) close(isBroken bool) {
-	if s.link != nil {
-		s.link.isBroken = s.link.isBroken || isBroken
-		s.client.giveBack(s.link)
-		s.link = nil
-	}
+	return &requestError{key: s.key, address: s.node, err: err}
 }
 
 func logger() *slog.Logger { return slog.Default().With("logger", "dsync") }

@@ -23,7 +23,7 @@ func (c confirmation) isWanted() bool { return c.replicas > 0 || c.isAll || c.is
 // perform sends the commands in one write, and behind them what confirms them; without commands it confirms what the
 // connection has written before. It returns the replies of the commands, with an error those that have come before it.
 // The error of replies that are not confirmed is a *NotConfirmed.
-func (c confirmation) perform(ctx context.Context, link *link, commands ...[]string) ([]any, error) {
+func (c confirmation) perform(ctx context.Context, s *session, commands ...[]string) ([]any, error) {
 	sent := commands[:len(commands):len(commands)]
 	switch {
 	case c.isAll:
@@ -31,7 +31,7 @@ func (c confirmation) perform(ctx context.Context, link *link, commands ...[]str
 	case c.isWanted():
 		sent = append(sent, c.command(c.replicas))
 	}
-	replies, err := link.exchange(ctx, sent...)
+	replies, err := s.exchange(ctx, sent...)
 	if err != nil || !c.isWanted() {
 		return replies[:min(len(replies), len(commands))], err
 	}
@@ -40,13 +40,13 @@ func (c confirmation) perform(ctx context.Context, link *link, commands ...[]str
 	case len(commands) > 0 && !slices.ContainsFunc(replies, needsConfirmation):
 		return replies, nil
 	case c.isAll:
-		return replies, c.waitForAll(ctx, link, last)
+		return replies, c.waitForAll(ctx, s, last)
 	}
 	return replies, c.judge(last, c.replicas)
 }
 
 // waitForAll waits for as many replicas as the reply to ROLE has, at least one.
-func (c confirmation) waitForAll(ctx context.Context, link *link, role any) error {
+func (c confirmation) waitForAll(ctx context.Context, s *session, role any) error {
 	if refusal, isRefusal := role.(ReplyError); isRefusal {
 		return c.refused(refusal, 1)
 	}
@@ -56,7 +56,7 @@ func (c confirmation) waitForAll(ctx context.Context, link *link, role any) erro
 	}
 	attached, _ := items[2].([]any)
 	wanted := max(1, len(attached))
-	replies, err := link.exchange(ctx, c.command(wanted))
+	replies, err := s.exchange(ctx, c.command(wanted))
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,10 @@ type script struct {
 	delay time.Duration
 }
 
-func (s *script) Connect(context.Context, string) (Conn, error) { return newScriptConn(s), nil }
-func (s *script) Route(context.Context, string) (string, error) { return "server", nil }
-func (s *script) LookUp()                                       {}
+func (s *script) Find(context.Context, string) (Node, error) {
+	return Node{"server", func(context.Context) (Conn, error) { return newScriptConn(s), nil }}, nil
+}
+func (s *script) LookUp() {}
 
 type scriptConn struct {
 	*script
@@ -74,7 +75,7 @@ func (c *scriptConn) Do(commands ...[]string) ([]any, error) {
 // play asks a server that answers so for the confirmation of a command.
 func play(c confirmation, answers ...[]any) (*script, []any, error) {
 	s := &script{answers: answers}
-	replies, err := c.perform(context.Background(), &link{conn: newScriptConn(s)}, []string{"RENEW"})
+	replies, err := c.perform(context.Background(), &session{conn: newScriptConn(s)}, []string{"RENEW"})
 	return s, replies, err
 }
 

@@ -61,7 +61,7 @@ const notFound = "its lease ran out, or it was revoked or removed"
 func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, words ...string) (counts bool, err error) {
 	session := &session{request: g.request}
 	defer session.close(false)
-	patience := &patience{key: g.Key(), retryFor: retryFor, deadline: now() + retryFor}
+	patience := &patience{session: session, retryFor: retryFor, deadline: now() + retryFor}
 	var confirm confirmation
 	if verb == finish {
 		confirm = g.request.confirm
@@ -79,7 +79,7 @@ func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, wor
 			// A repetition writes nothing, so WAIT behind it tells nothing.
 			return false, session.named(&NotConfirmed{Wanted: max(1, confirm.replicas)})
 		}
-		for isNotConfirmed(err) && session.link != nil {
+		for isNotConfirmed(err) && session.conn != nil {
 			if err := patience.wait(ctx, err); err != nil {
 				return false, err
 			}

@@ -17,7 +17,7 @@ const never = time.Duration(1 << 62)
 
 // patience is for how long a request is repeated while nothing answers.
 type patience struct {
-	key      string
+	session  *session
 	retryFor time.Duration
 	// Deadline is a moment of now(), or never.
 	deadline     time.Duration
@@ -30,9 +30,10 @@ type patience struct {
 // answered notes that the server has answered, so that the next failure counts afresh.
 func (p *patience) answered() { p.failingSince, p.pause, p.unconfirmed = 0, 0, nil }
 
-// wait pauses before the next attempt. It returns the error if that does not pass, or if the time is over. Then an
+// wait pauses before the next attempt. It returns the error, with the key and the address, if that does not pass, or if the time is over. Then an
 // earlier answer that was not confirmed says more than that the last attempt had none.
 func (p *patience) wait(ctx context.Context, err error) error {
+	err = p.session.named(err)
 	if ctx.Err() == nil && !passes(err) {
 		return err
 	}
@@ -47,7 +48,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 		return anyOf(p.unconfirmed, err)
 	}
 	if p.pause == firstPause {
-		logger().Info("asking again", "key", p.key, "error", err)
+		logger().Info("asking again", "key", p.session.key, "error", err)
 	}
 	p.pause = min(2*p.pause, longestPause)
 	return nil

@@ -12,7 +12,7 @@ const shortestAnswer = 200 * time.Millisecond
 // lineKey tells which holds are renewed together: those of one server that need the same confirmation. So nobody waits
 // for the WAIT of others.
 type lineKey struct {
-	route   string
+	node    string
 	confirm confirmation
 }
 
@@ -37,13 +37,13 @@ func (g *grip) renew() error {
 	ctx, cancel := limit(context.Background(), answerWithin)
 	defer cancel()
 	client := g.request.client
-	route, err := client.route(ctx, g.Key())
+	node, err := client.find(ctx, g.Key())
 	if err != nil {
 		g.lease.notRenewed(err)
 		return err
 	}
 	due := renewal{grip: g, heard: make(chan error, 1)}
-	of, _ := client.lines.LoadOrStore(lineKey{route, g.request.confirm}, &line{busy: make(chan struct{}, 1)})
+	of, _ := client.lines.LoadOrStore(lineKey{node.Name, g.request.confirm}, &line{busy: make(chan struct{}, 1)})
 	of.(*line).add(due)
 	return <-due.heard
 }
@@ -96,11 +96,12 @@ func renewAll(due []renewal) {
 	confirm := session.confirm
 	replies, err := session.send(ctx, within, confirm, commands...)
 	for i, one := range live {
-		session.request = one.request
-		reply, failure := session.reply(ctx, replies, i, session.named(err))
+		reply, failure := session.reply(ctx, replies, i, err)
 		if reply != nil && !(confirm.isWanted() && needsConfirmation(reply)) {
 			failure = nil
 		}
+		session.request = one.request
+		failure = session.named(failure)
 		switch {
 		case failure == nil && number(reply) > 0:
 			one.lease.renewed(sent, one.asks)

@@ -20,11 +20,13 @@ type stalling struct {
 	renewed map[string]int
 }
 
-func (s *stalling) Connect(context.Context, string) (Conn, error) {
-	return &stallingConn{stalling: s, closed: make(chan struct{})}, nil
+func (s *stalling) Find(context.Context, string) (Node, error) {
+	connect := func(context.Context) (Conn, error) {
+		return &stallingConn{stalling: s, closed: make(chan struct{})}, nil
+	}
+	return Node{"server", connect}, nil
 }
-func (s *stalling) Route(context.Context, string) (string, error) { return "server", nil }
-func (s *stalling) LookUp()                                       {}
+func (s *stalling) LookUp() {}
 
 func (s *stalling) count(key string) int {
 	s.mu.Lock()

@@ -11,16 +11,20 @@ import (
 // Server is where the keys are: one server, the primary that Sentinel names, or a cluster. Packages goredis and redigo
 // have one for their library.
 type Server interface {
-	// Connect opens a connection to the server that has the key now, which nobody else uses.
-	Connect(ctx context.Context, key string) (Conn, error)
-
-	// Route names the server that has the key, as far as that is known: requests of the same route may share a
-	// connection.
-	Route(ctx context.Context, key string) (string, error)
+	// Find returns the node that has the key, as far as that is known.
+	Find(ctx context.Context, key string) (Node, error)
 
 	// LookUp makes known that a server was not the right one, or has not answered: another one may have the key. It waits
 	// for nothing.
 	LookUp()
+}
+
+// Node is one server.
+type Node struct {
+	// Name is what errors call it. Requests to nodes of one name may use a connection one after the other.
+	Name string
+	// Connect opens a connection that nobody else uses.
+	Connect func(ctx context.Context) (Conn, error)
 }
 
 // Conn is a connection to one server, which speaks RESP2. It has no time-outs: who waits too long closes it.
@@ -67,10 +71,11 @@ func passes(err error) bool {
 	return passes && !slices.ContainsFunc(over, isOver)
 }
 
-// speaksOfAnother returns whether another server may have the key, after this error that passes.
+// speaksOfAnother returns whether another attempt can succeed because another server has the key.
 func speaksOfAnother(err error) bool {
 	var reply ReplyError
-	return !errors.As(err, &reply) || passing[reply.code()]
+	isOfServer := !errors.As(err, &reply) && !isNotConfirmed(err) || passing[reply.code()]
+	return isOfServer && passes(err)
 }
 
 // tellsTheEnd returns whether this answer to RENEW, RELEASE, DONE or FAIL says that the hold is over: the key has a
@@ -85,6 +90,6 @@ type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// Final marks an error of [Server.Connect] or [Conn.Do] as one that no repetition mends. A certificate that is not
+// Final marks an error of [Server.Find], [Node.Connect] or [Conn.Do] as one that no repetition mends. A certificate that is not
 // trusted is one, and a [ReplyError] says itself whether it passes.
 func Final(err error) error { return &finalError{err} }

@@ -40,20 +40,13 @@ type server struct {
 	lookUp func()
 }
 
-func (s server) Connect(ctx context.Context, key string) (dsync.Conn, error) {
+func (s server) Find(ctx context.Context, key string) (dsync.Node, error) {
 	client, err := s.of(ctx, key)
 	if err != nil {
-		return nil, err
+		return dsync.Node{}, err
 	}
-	return connect(ctx, client)
-}
-
-func (s server) Route(ctx context.Context, key string) (string, error) {
-	client, err := s.of(ctx, key)
-	if err != nil {
-		return "", err
-	}
-	return client.Options().Addr, nil
+	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, client) }
+	return dsync.Node{Name: client.Options().Addr, Connect: open}, nil
 }
 
 func (s server) LookUp() { s.lookUp() }

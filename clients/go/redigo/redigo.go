@@ -22,7 +22,7 @@ type server struct {
 
 var errNoDial = errors.New("redigo: the pool has neither Dial nor DialContext")
 
-func (s *server) Connect(ctx context.Context, _ string) (dsync.Conn, error) {
+func (s *server) connect(ctx context.Context) (dsync.Conn, error) {
 	var opened redis.Conn
 	var err error
 	switch {
@@ -39,8 +39,11 @@ func (s *server) Connect(ctx context.Context, _ string) (dsync.Conn, error) {
 	return &conn{opened}, nil
 }
 
-func (s *server) Route(context.Context, string) (string, error) { return s.name, nil }
-func (s *server) LookUp()                                       {}
+func (s *server) Find(context.Context, string) (dsync.Node, error) {
+	return dsync.Node{Name: s.name, Connect: s.connect}, nil
+}
+
+func (s *server) LookUp() {}
 
 type conn struct{ conn redis.Conn }
 
