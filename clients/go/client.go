@@ -25,7 +25,7 @@ var ErrClosed = errors.New("the client is closed")
 // Client is what locks, semaphores, groups and works are made with. It has connections of its own, and renews all
 // holds. One is enough for a program. Any number of goroutines may use it.
 type Client struct {
-	server Server
+	findNode Find
 	// Lines are those of renewals, by their lineKey.
 	lines    sync.Map
 	isClosed atomic.Bool
@@ -35,8 +35,8 @@ type Client struct {
 	idle map[string][]Conn
 }
 
-// NewClient makes a client of a server. Packages goredis and redigo do it for their libraries.
-func NewClient(server Server) *Client { return &Client{server: server, idle: map[string][]Conn{}} }
+// NewClient makes a client of servers. Packages goredis and redigo do it for their libraries.
+func NewClient(find Find) *Client { return &Client{findNode: find, idle: map[string][]Conn{}} }
 
 // Close closes the connections. Requests that wait end with [ErrClosed], and holds are no longer renewed: so close it
 // when they are released.
@@ -71,16 +71,18 @@ func (c *Client) takeIdle(node string) Conn {
 	return conns[last]
 }
 
-// lookUp looks the servers up afresh. The idle connections to the node may be of the same kind as the one that failed.
-func (c *Client) lookUp(node string) {
+// lookUp looks a node up afresh. The idle connections to it may be of the same kind as the one that failed.
+func (c *Client) lookUp(node Node) {
 	c.mu.Lock()
-	c.closeIdle(node)
+	c.closeIdle(node.Name)
 	c.mu.Unlock()
-	c.server.LookUp()
+	if node.LookUp != nil {
+		node.LookUp()
+	}
 }
 
 func (c *Client) find(ctx context.Context, key string) (Node, error) {
-	return until(ctx, func() (Node, error) { return c.server.Find(ctx, key) }, func(Node) {})
+	return until(ctx, func() (Node, error) { return c.findNode(ctx, key) }, func(Node) {})
 }
 
 // until returns what the work returns, or the context's cause when that ends: libraries go on then. What comes late is
@@ -111,7 +113,7 @@ func until[T any](ctx context.Context, work func() (T, error), throwAway func(T)
 type session struct {
 	request
 	// Node is where the key was looked for last.
-	node string
+	node Node
 	// Conn is nil before the first command, and after one whose replies have not all come: what comes late would be taken
 	// for the next one.
 	conn Conn
@@ -161,12 +163,13 @@ func (s *session) open(ctx context.Context) error {
 	if s.conn != nil {
 		return nil
 	}
-	node, err := s.client.find(ctx, s.key)
-	if s.node = node.Name; err != nil {
+	var err error
+	if s.node, err = s.client.find(ctx, s.key); err != nil {
 		return err
 	}
-	if s.conn = s.client.takeIdle(node.Name); s.conn == nil {
-		s.conn, err = until(ctx, func() (Conn, error) { return node.Connect(ctx) }, func(late Conn) { late.Close() })
+	if s.conn = s.client.takeIdle(s.node.Name); s.conn == nil {
+		connect := s.node.Connect
+		s.conn, err = until(ctx, func() (Conn, error) { return connect(ctx) }, func(late Conn) { late.Close() })
 	}
 	return err
 }
@@ -203,10 +206,10 @@ func (s *session) close(isBroken bool) {
 	c := s.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if isBroken || c.isClosed.Load() || len(c.idle[s.node]) >= mostIdle {
+	if isBroken || c.isClosed.Load() || len(c.idle[s.node.Name]) >= mostIdle {
 		s.conn.Close()
 	} else {
-		c.idle[s.node] = append(c.idle[s.node], s.conn)
+		c.idle[s.node.Name] = append(c.idle[s.node.Name], s.conn)
 	}
 	s.conn = nil
 }
@@ -221,7 +224,7 @@ func (s *session) named(err error) error {
 	if errors.As(err, &refusal) && s.token != "" && strings.Contains(string(refusal), s.token) {
 		err = ReplyError(strings.ReplaceAll(string(refusal), s.token, "<token>"))
 	}
-	return &requestError{key: s.key, address: s.node, err: err}
+	return fmt.Errorf("%s: %s: %w", quoted(s.key), s.node.Name, err)
 }
 
 func logger() *slog.Logger { return slog.Default().With("logger", "dsync") }

@@ -19,10 +19,9 @@ type script struct {
 	delay time.Duration
 }
 
-func (s *script) Find(context.Context, string) (Node, error) {
-	return Node{"server", func(context.Context) (Conn, error) { return newScriptConn(s), nil }}, nil
+func (s *script) find(context.Context, string) (Node, error) {
+	return Node{Name: "server", Connect: func(context.Context) (Conn, error) { return newScriptConn(s), nil }}, nil
 }
-func (s *script) LookUp() {}
 
 type scriptConn struct {
 	*script
@@ -137,7 +136,7 @@ func TestWhatNoRepetitionConfirmsIsFinal(t *testing.T) {
 // runOf returns a run that needs a replica, at a server that answers so.
 func runOf(answers ...[]any) (*script, *Run[string]) {
 	s := &script{answers: answers}
-	once := NewOnce[string](NewClient(s), "w", Replicas(1), Owner(""))
+	once := NewOnce[string](NewClient(s.find), "w", Replicas(1), Owner(""))
 	return s, &Run[string]{Hold: newHold(request{&once.claim, "secret"}, answer{fence: 7}, now()), once: once}
 }
 

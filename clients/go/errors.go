@@ -130,18 +130,6 @@ func (h Holder) String() string {
 		owner, h.Fence, h.Held.Seconds(), h.LeaseLeft.Seconds())
 }
 
-// requestError tells about which key and which server an error is.
-type requestError struct {
-	key, address string
-	err          error
-}
-
-func (e *requestError) Error() string {
-	return quoted(e.key) + ": " + e.address + ": " + e.err.Error()
-}
-
-func (e *requestError) Unwrap() error { return e.err }
-
 // quoted returns a text of others in quotation marks, without signs that a terminal obeys or that take no room.
 func quoted(text string) string { return strconv.QuoteToGraphic(text) }
 

@@ -20,13 +20,12 @@ type stalling struct {
 	renewed map[string]int
 }
 
-func (s *stalling) Find(context.Context, string) (Node, error) {
+func (s *stalling) find(context.Context, string) (Node, error) {
 	connect := func(context.Context) (Conn, error) {
 		return &stallingConn{stalling: s, closed: make(chan struct{})}, nil
 	}
-	return Node{"server", connect}, nil
+	return Node{Name: "server", Connect: connect}, nil
 }
-func (s *stalling) LookUp() {}
 
 func (s *stalling) count(key string) int {
 	s.mu.Lock()
@@ -73,7 +72,7 @@ func held(client *Client, key string, lease time.Duration) *Hold {
 
 func TestSilentConnectionDelaysNoOtherRenewal(t *testing.T) {
 	s := &stalling{renewed: map[string]int{}}
-	client := NewClient(s)
+	client := NewClient(s.find)
 	slow := held(client, "slow", time.Minute)
 	heard := make(chan error, 1)
 	go func() { heard <- slow.Renew(context.Background(), 0) }()
@@ -98,7 +97,7 @@ func TestSilentConnectionDelaysNoOtherRenewal(t *testing.T) {
 }
 
 func TestRenewalWithAShorterLeaseIsRepeatedBeforeThatIsOver(t *testing.T) {
-	hold := held(NewClient(&stalling{renewed: map[string]int{}}), "slow", time.Hour)
+	hold := held(NewClient((&stalling{renewed: map[string]int{}}).find), "slow", time.Hour)
 	if err := hold.Renew(context.Background(), time.Second); err == nil || !strings.Contains(err.Error(), "no answer within") {
 		t.Fatal(err)
 	}
@@ -110,7 +109,7 @@ func TestRenewalWithAShorterLeaseIsRepeatedBeforeThatIsOver(t *testing.T) {
 
 func TestRenewalsThatAreDueGoInOneWrite(t *testing.T) {
 	s := &script{answers: [][]any{{int64(1), int64(0), ReplyError("LOADING")}}}
-	client := NewClient(s)
+	client := NewClient(s.find)
 	var due []renewal
 	for _, key := range []string{"a", "b", "c"} {
 		due = append(due, renewal{grip: held(client, key, time.Minute).grip, heard: make(chan error, 1)})
@@ -131,7 +130,7 @@ func TestErrorOfARenewalNamesItsOwnKey(t *testing.T) {
 		{io.EOF},
 		{ReplyError("LOADING"), ReplyError("LOADING"), ReplyError("LOADING")},
 	} {
-		client := NewClient(&script{answers: [][]any{answers}})
+		client := NewClient((&script{answers: [][]any{answers}}).find)
 		var due []renewal
 		for _, key := range []string{"a", "b", "c"} {
 			due = append(due, renewal{grip: held(client, key, time.Minute).grip, heard: make(chan error, 1)})
@@ -150,7 +149,7 @@ func TestErrorOfARenewalNamesItsOwnKey(t *testing.T) {
 func asked(t *testing.T, c *claim, delay time.Duration, answers ...[]any) (string, *Hold, error) {
 	t.Helper()
 	s := &script{answers: answers, delay: delay}
-	c.client = NewClient(s)
+	c.client = NewClient(s.find)
 	hold, _, err := c.ask(context.Background())
 	if hold != nil {
 		hold.lease.over() // It is not renewed.
@@ -221,7 +220,7 @@ func TestTryIsShortWhateverIsNotAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, deadline := range []time.Duration{time.Minute, longestTry * 3 / 4} {
-				lock := NewLock(NewClient(&script{answers: row.answers, delay: row.delay}), "k", row.options...)
+				lock := NewLock(NewClient((&script{answers: row.answers, delay: row.delay}).find), "k", row.options...)
 				begun := time.Now()
 				ctx, cancel := context.WithTimeout(context.Background(), deadline)
 				hold, err := lock.TryAcquire(ctx)
@@ -241,7 +240,7 @@ func TestDeadlineOfTheContextTellsWhatIsNotConfirmed(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	_, err := NewLock(NewClient(s), "k", Replicas(1)).Acquire(ctx)
+	_, err := NewLock(NewClient(s.find), "k", Replicas(1)).Acquire(ctx)
 	if !isNotConfirmed(err) || !strings.Contains(s.asked[len(s.asked)-1], "RELEASE") {
 		t.Fatal(err, s.asked)
 	}
@@ -251,7 +250,7 @@ func TestContextThatHasEndedSendsNothing(t *testing.T) {
 	s := &script{}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := NewLock(NewClient(s), "k").Acquire(ctx); !errors.Is(err, context.Canceled) || len(s.asked) > 0 {
+	if _, err := NewLock(NewClient(s.find), "k").Acquire(ctx); !errors.Is(err, context.Canceled) || len(s.asked) > 0 {
 		t.Fatal(err, s.asked)
 	}
 }

@@ -8,23 +8,18 @@ import (
 	"strings"
 )
 
-// Server is where the keys are: one server, the primary that Sentinel names, or a cluster. Packages goredis and redigo
-// have one for their library.
-type Server interface {
-	// Find returns the node that has the key, as far as that is known.
-	Find(ctx context.Context, key string) (Node, error)
+// Find returns the node that has a key, as far as that is known. Packages goredis and redigo have one for their library.
+type Find func(ctx context.Context, key string) (Node, error)
 
-	// LookUp makes known that a server was not the right one, or has not answered: another one may have the key. It waits
-	// for nothing.
-	LookUp()
-}
-
-// Node is one server.
+// Node is one server, or the primary that Sentinel names.
 type Node struct {
 	// Name is what errors call it. Requests to nodes of one name may use a connection one after the other.
 	Name string
 	// Connect opens a connection that nobody else uses.
 	Connect func(ctx context.Context) (Conn, error)
+	// LookUp, where there is one, makes known that another node may have the key, or that this one has not answered. It
+	// waits for nothing.
+	LookUp func()
 }
 
 // Conn is a connection to one server, which speaks RESP2. It has no time-outs: who waits too long closes it.
@@ -90,6 +85,6 @@ type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// Final marks an error of [Server.Find], [Node.Connect] or [Conn.Do] as one that no repetition mends. A certificate that is not
+// Final marks an error of [Find], [Node.Connect] or [Conn.Do] as one that no repetition mends. A certificate that is not
 // trusted is one, and a [ReplyError] says itself whether it passes.
 func Final(err error) error { return &finalError{err} }

@@ -18,38 +18,27 @@ import (
 // New makes a client of a *redis.Client, also one of redis.NewFailoverClient, or of a *redis.ClusterClient. A
 // *redis.Ring has no server that a key stays at: its error is that of each request.
 func New(client redis.UniversalClient) *dsync.Client {
-	s := server{lookUp: func() {}}
-	switch client := client.(type) {
-	case *redis.Client:
-		s.of = func(context.Context, string) (*redis.Client, error) { return client, nil }
-	case *redis.ClusterClient:
-		s.of = client.MasterForKey
-		s.lookUp = func() { client.ReloadState(context.Background()) }
-	default:
+	return dsync.NewClient(func(ctx context.Context, key string) (dsync.Node, error) {
+		switch client := client.(type) {
+		case *redis.Client:
+			return node(client, nil), nil
+		case *redis.ClusterClient:
+			primary, err := client.MasterForKey(ctx, key)
+			if err != nil {
+				return dsync.Node{}, err
+			}
+			return node(primary, func() { client.ReloadState(context.Background()) }), nil
+		}
 		err := fmt.Errorf("goredis: %T is no client of one server, of Sentinels or of a cluster", client)
-		s.of = func(context.Context, string) (*redis.Client, error) { return nil, dsync.Final(err) }
-	}
-	return dsync.NewClient(s)
+		return dsync.Node{}, dsync.Final(err)
+	})
 }
 
-// server is one server, the primary that Sentinel names, for which the dialer of its client asks anew each time, or a
-// cluster.
-type server struct {
-	// Of returns the client of the server that has a key.
-	of     func(ctx context.Context, key string) (*redis.Client, error)
-	lookUp func()
-}
-
-func (s server) Find(ctx context.Context, key string) (dsync.Node, error) {
-	client, err := s.of(ctx, key)
-	if err != nil {
-		return dsync.Node{}, err
-	}
+// node returns the one that a client is for. Where Sentinel names it, the dialer of the client asks for it each time.
+func node(client *redis.Client, lookUp func()) dsync.Node {
 	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, client) }
-	return dsync.Node{Name: client.Options().Addr, Connect: open}, nil
+	return dsync.Node{Name: client.Options().Addr, Connect: open, LookUp: lookUp}
 }
-
-func (s server) LookUp() { s.lookUp() }
 
 // connect opens a connection as those of the client, which has no time-outs and repeats nothing.
 func connect(ctx context.Context, client *redis.Client) (dsync.Conn, error) {

@@ -13,37 +13,29 @@ import (
 // New makes a client of a pool. It has connections of its own, which the pool's dial function opens: they are none of
 // the pool's, and its limits do not matter. The function is called for each connection, so it can ask Sentinels for the
 // primary each time. The name is what errors call the server, its address for instance.
-func New(pool *redis.Pool, name string) *dsync.Client { return dsync.NewClient(&server{pool, name}) }
-
-type server struct {
-	pool *redis.Pool
-	name string
+func New(pool *redis.Pool, name string) *dsync.Client {
+	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, pool) }
+	return dsync.NewClient(func(context.Context, string) (dsync.Node, error) {
+		return dsync.Node{Name: name, Connect: open}, nil
+	})
 }
 
-var errNoDial = errors.New("redigo: the pool has neither Dial nor DialContext")
-
-func (s *server) connect(ctx context.Context) (dsync.Conn, error) {
+func connect(ctx context.Context, pool *redis.Pool) (dsync.Conn, error) {
 	var opened redis.Conn
 	var err error
 	switch {
-	case s.pool.DialContext != nil:
-		opened, err = s.pool.DialContext(ctx)
-	case s.pool.Dial != nil:
-		opened, err = s.pool.Dial()
+	case pool.DialContext != nil:
+		opened, err = pool.DialContext(ctx)
+	case pool.Dial != nil:
+		opened, err = pool.Dial()
 	default:
-		err = dsync.Final(errNoDial)
+		err = dsync.Final(errors.New("redigo: the pool has neither Dial nor DialContext"))
 	}
 	if err != nil {
 		return nil, reasonOf(err)
 	}
 	return &conn{opened}, nil
 }
-
-func (s *server) Find(context.Context, string) (dsync.Node, error) {
-	return dsync.Node{Name: s.name, Connect: s.connect}, nil
-}
-
-func (s *server) LookUp() {}
 
 type conn struct{ conn redis.Conn }
 
