@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"dsync-client"
 	"github.com/redis/go-redis/v9"
@@ -56,33 +55,18 @@ func connect(ctx context.Context, client *redis.Client) (dsync.Conn, error) {
 	options.MaxRetries, options.DialerRetries, options.Limiter = -1, 1, nil
 	// Commands and replies are short, and those of the library are 32 KiB.
 	options.ReadBufferSize, options.WriteBufferSize = 4096, 4096
-	own := redis.NewClient(&options)
-	opened := &conn{client: own, conn: own.Conn(), dialled: dialled}
-	// The first command greets the server. A user who may not send PING has a connection all the same.
-	defer context.AfterFunc(ctx, func() { opened.Close() })()
-	replies, err := opened.Do([]string{"PING"})
-	if err == nil {
-		if refusal, isRefusal := replies[0].(dsync.ReplyError); isRefusal && !strings.HasPrefix(string(refusal), "NOPERM") {
-			err = refusal
-		}
-	}
-	if err != nil {
-		opened.Close()
-		return nil, err
-	}
-	return opened, nil
+	return &conn{client: redis.NewClient(&options), dialled: dialled}, nil
 }
 
-// conn is one connection, with a client that it has for itself.
+// conn is one connection, with a client that it has for itself. The first command greets the server.
 type conn struct {
 	client  *redis.Client
-	conn    *redis.Conn
 	dialled net.Conn
 }
 
 func (c *conn) Do(commands ...[]string) ([]any, error) {
 	ctx := context.Background()
-	pipeline := c.conn.Pipeline()
+	pipeline := c.client.Pipeline()
 	asked := make([]*redis.Cmd, 0, len(commands))
 	for _, command := range commands {
 		words := make([]any, len(command))
