@@ -2,6 +2,8 @@ package dsync
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -105,4 +107,26 @@ func (a *asking) withdraw(ctx context.Context) {
 		}
 		// Nothing was withdrawn: the request may be on its way still, or an idle connection was closed.
 	}
+}
+
+// refusal returns the error of a request that has not become a hold; nil if the work is done.
+func (a *asking) refusal(ctx context.Context, got answer, err error) error {
+	switch {
+	case err == nil && got.kind == done:
+		return nil
+	case err == nil && got.kind == failed:
+		return &WorkFailed{Key: a.key, Reason: got.text, Attempts: got.attempt}
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("dsync: gave up waiting for %s: %w", quoted(a.key), context.Cause(ctx))
+	case isNotConfirmed(err), err != nil && ctx.Err() == nil && (now() < a.deadline || !passes(err)):
+		return err
+	}
+	refused := &NotAcquired{Key: a.key, Err: anyOf(context.Cause(ctx), err)}
+	if err == nil || ctx.Err() != nil {
+		command := a.family.command("INFO", a.key, "COUNT", "3")
+		reply, _ := a.session.do(context.WithoutCancel(ctx), a.farewell(), confirmation{}, command)
+		info := readInfo(reply)
+		refused.Holders, refused.State = info.firstHolders, info.state
+	}
+	return refused
 }

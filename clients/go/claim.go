@@ -2,8 +2,6 @@ package dsync
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 )
 
@@ -124,32 +122,5 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 	if err != nil || got.kind == waiting {
 		a.withdraw(ctx)
 	}
-	return nil, got, c.refusal(ctx, a, got, err)
-}
-
-// refusal returns the error of a request that has not become a hold; nil if the work is done.
-func (c *claim) refusal(ctx context.Context, a *asking, got answer, err error) error {
-	switch {
-	case err != nil && errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("dsync: gave up waiting for %s: %w", quoted(c.key), context.Cause(ctx))
-	case err == nil && got.kind == done:
-		return nil
-	case err == nil && got.kind == failed:
-		return &WorkFailed{Key: c.key, Reason: got.text, Attempts: got.attempt}
-	case err != nil && (ctx.Err() == nil || isNotConfirmed(err)):
-		if now() >= a.deadline && passes(err) && !isNotConfirmed(err) {
-			return &NotAcquired{Key: c.key, Err: err}
-		}
-		return err
-	}
-	refused := &NotAcquired{Key: c.key}
-	if ctx.Err() != nil {
-		refused.Err = context.Cause(ctx)
-	}
-	command := c.family.command("INFO", c.key, "COUNT", "3")
-	if reply, err := a.session.do(context.WithoutCancel(ctx), a.farewell(), confirmation{}, command); err == nil {
-		info := readInfo(reply)
-		refused.Holders, refused.State = info.firstHolders, info.state
-	}
-	return refused
+	return nil, got, a.refusal(ctx, got, err)
 }
