@@ -30,18 +30,17 @@ type NotAcquired struct {
 }
 
 func (e *NotAcquired) Error() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s was not acquired", quoted(e.Key))
+	text := quoted(e.Key) + " was not acquired"
 	for nth, holder := range e.Holders {
-		text.WriteString([]string{": held by ", ", "}[min(nth, 1)] + holder.String())
+		text += []string{": held by ", ", "}[min(nth, 1)] + holder.String()
 	}
 	if e.State == "paused" || e.State == "delayed" {
-		text.WriteString("; it is " + e.State)
+		text += "; it is " + e.State
 	}
 	if e.Err != nil {
-		text.WriteString(": " + e.Err.Error())
+		text += ": " + e.Err.Error()
 	}
-	return text.String()
+	return text
 }
 
 func (e *NotAcquired) Is(target error) bool { return target == ErrNotAcquired }

@@ -30,50 +30,43 @@ type answer struct {
 }
 
 func readAnswer(reply any) (answer, error) {
-	items, isArray := reply.([]any)
 	if reply == nil {
 		return answer{kind: refused}, nil
 	}
-	grant := answer{kind: granted, attempt: 1, index: -1}
+	items, _ := reply.([]any)
+	got := answer{kind: granted, attempt: 1, index: -1}
 	// The token comes first, and it can be any text: so a grant is told by its shape.
-	switch len(items) {
-	case 2:
-		grant.fence = number(items[1])
-		return grant, nil
-	case 3:
-		second, isFence := items[1].(int64)
-		if third, isIndex := items[2].(int64); isFence && isIndex {
-			grant.fence, grant.index = second, int(third)
-			return grant, nil
-		}
-		switch text(items[0]) {
-		case "WAITING":
-			return answer{kind: waiting}, nil
-		case "DONE":
-			return answer{kind: done, text: text(items[1]), attempt: int(number(items[2]))}, nil
-		case "FAILED":
-			return answer{kind: failed, text: text(items[1]), attempt: int(number(items[2]))}, nil
-		}
-	case 4:
-		if isArray && text(items[0]) == "RUN" {
-			grant.fence, grant.attempt = number(items[2]), int(number(items[3]))
-			return grant, nil
-		}
+	switch {
+	case len(items) == 2:
+		got.fence = number(items[1])
+	case len(items) == 3 && isNumber(items[1]) && isNumber(items[2]):
+		got.fence, got.index = number(items[1]), int(number(items[2]))
+	case len(items) == 3 && others[text(items[0])] != refused:
+		got = answer{kind: others[text(items[0])], text: text(items[1]), attempt: int(number(items[2]))}
+	case len(items) == 4 && text(items[0]) == "RUN":
+		got.fence, got.attempt = number(items[2]), int(number(items[3]))
+	default:
+		return answer{}, unexpected(reply)
 	}
-	return answer{}, unexpected(reply)
+	return got, nil
 }
+
+// others are the first words of answers that are no grants.
+var others = map[string]kind{"WAITING": waiting, "DONE": done, "FAILED": failed}
 
 // needsConfirmation returns whether the reply is a grant, or the 1 of RENEW or DONE.
 func needsConfirmation(reply any) bool {
-	if _, isArray := reply.([]any); isArray {
-		read, err := readAnswer(reply)
-		return err == nil && read.kind == granted
-	}
-	return number(reply) > 0
+	got, err := readAnswer(reply)
+	return err == nil && got.kind == granted || number(reply) > 0
 }
 
 func unexpected(reply any) error {
 	return Final(fmt.Errorf("a reply that dsync does not give: %T", reply))
+}
+
+func isNumber(reply any) bool {
+	_, is := reply.(int64)
+	return is
 }
 
 func number(reply any) int64 {
