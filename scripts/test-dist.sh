@@ -38,7 +38,7 @@ cd "${name%.tar.gz}" || fail "$archive has no folder of its name"
 for file in README.md CHANGELOG.md SECURITY.md TRACK-RECORD.md RELIABILITY.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY-NOTICES.txt redis.conf.example \
     docs/upgrading.md contrib/prometheus/alerts.yml contrib/prometheus/dsync.lua contrib/grafana/dsync.json \
     clients/python/pyproject.toml clients/python/src/dsync/__init__.py clients/node/package-lock.json clients/node/src/index.ts \
-    clients/rust/Cargo.toml clients/rust/src/lib.rs clients/go/go.mod clients/go/lock.go lib/redis/modules/dsync.so bin/dsync share/man/man1/dsync.1 \
+    clients/rust/Cargo.toml clients/rust/src/lib.rs clients/go/go.mod clients/go/claim.go lib/redis/modules/dsync.so bin/dsync share/man/man1/dsync.1 \
     share/bash-completion/completions/dsync; do
     [ -s "$file" ] || fail "$archive has no $file"
 done

@@ -35,6 +35,32 @@ func newClaim[O any](client *Client, family family, key string, options []O, app
 	return claim{client: client, family: family, key: key, settings: s}
 }
 
+// Lock is a lock that one hold has at a time, or several that are [Shared]. Any number of goroutines may use it: each
+// Acquire is a request of its own.
+type Lock struct{ claim }
+
+// NewLock makes a lock. Nothing is sent; a wrong option is the error of Acquire.
+func NewLock(client *Client, key string, options ...LockOption) *Lock {
+	return &Lock{newClaim(client, locks, key, options, LockOption.forLock)}
+}
+
+// Semaphore is a semaphore, of which holds take permits in the order of their requests, or fairly by [Lane].
+type Semaphore struct{ claim }
+
+// NewSemaphore makes a semaphore; give it a [Limit]. Nothing is sent; a wrong option is the error of Acquire.
+func NewSemaphore(client *Client, key string, options ...SemaphoreOption) *Semaphore {
+	return &Semaphore{newClaim(client, semaphores, key, options, SemaphoreOption.forSemaphore)}
+}
+
+// Available returns how many permits are free. It takes nothing.
+func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	info, err := s.info(ctx)
+	if info.state == "" {
+		return s.limit, err // Nobody uses it.
+	}
+	return info.available, err
+}
+
 // Acquire asks until the hold is granted. Otherwise the request is withdrawn, and the error is a [*NotAcquired] if
 // [Wait] is over or the context's deadline has passed, a [*NotConfirmed] if it was granted and replicas did not confirm
 // that in time, the context's cause if that was cancelled, and the server's if it does not pass.

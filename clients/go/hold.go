@@ -97,9 +97,7 @@ var errReleased = errors.New("dsync: the hold is released")
 // Release ends the hold. It is repeated while nothing answers, for the lease and five seconds: a server that is
 // promoted meanwhile begins the lease anew. The context bounds that; one that has ended already leaves it a second. The
 // error is a [*HoldLost] if the hold had ended before. A hold that is released already stays so.
-func (h *Hold) Release(ctx context.Context) error {
-	return h.end(ctx, release)
-}
+func (h *Hold) Release(ctx context.Context) error { return h.end(ctx, release) }
 
 // endQuietly releases a hold whose work is over: a server that is out of reach is no error of the work.
 func (h *Hold) endQuietly(ctx context.Context) error { return h.quietly(h.Release(ctx)) }

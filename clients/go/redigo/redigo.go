@@ -56,8 +56,7 @@ func (c *conn) Do(commands ...[]string) ([]any, error) {
 	for range commands {
 		// 0 is no time-out: the connection is closed by who waits too long.
 		reply, err := redis.ReceiveWithTimeout(c.conn, 0)
-		var refusal redis.Error
-		if errors.As(err, &refusal) {
+		if refusal, isRefusal := reasonOf(err).(dsync.ReplyError); isRefusal {
 			reply = refusal
 		} else if err != nil {
 			return replies, err
@@ -82,7 +81,7 @@ func plain(reply any) any {
 	return reply
 }
 
-// reasonOf returns an error of the dial function as dsync knows it: a server may have refused its AUTH.
+// reasonOf returns an error of the library as dsync knows it: a server may have refused what the dial function asks for.
 func reasonOf(err error) error {
 	var refusal redis.Error
 	if errors.As(err, &refusal) {
