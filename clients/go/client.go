@@ -177,6 +177,9 @@ func (s *session) open(ctx context.Context) error {
 // exchange sends the commands in one write, and returns their replies. The connection ends with the context.
 func (s *session) exchange(ctx context.Context, commands ...[]string) ([]any, error) {
 	conn := s.conn
+	if conn == nil { // It has ended with the context, right behind the replies before.
+		return nil, context.Cause(ctx)
+	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	replies, err := conn.Do(commands...)
 	if !stop() || err != nil {

@@ -117,6 +117,17 @@ func TestConfirmationsGoBehindTheirCommand(t *testing.T) {
 	}
 }
 
+func TestContextThatEndsBehindRoleEndsTheConfirmation(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s := &script{answers: [][]any{{int64(1), []any{"master", int64(9), []any{}}}, {int64(1)}}}
+	asking := &session{request: request{claim: &NewLock(NewClient(s.find), "k").claim}, conn: newScriptConn(s)}
+	_, err := confirmation{isAll: true}.perform(ctx, asking, []string{"RENEW"})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
 func TestWhatNoRepetitionConfirmsIsFinal(t *testing.T) {
 	for _, refusal := range []ReplyError{
 		"ERR unknown command 'WAITAOF', with args beginning with: ",
