@@ -18,12 +18,9 @@ func (c *claim) theClaim() *claim { return c }
 
 // Holds are holds of several keys.
 type Holds struct {
-	// In the order in which their claims were given.
 	holds   []*Hold
 	context context.Context
 }
-
-type holdsKey struct{}
 
 // AllOf acquires several keys, one after the other in the order of their names, so that no two callers wait for each
 // other. Where one is not acquired, those before it are released, and the error is that one's. [Wait] is for each key;
@@ -38,7 +35,8 @@ func AllOf(ctx context.Context, claims ...Claim) (*Holds, error) {
 	all := &Holds{holds: make([]*Hold, len(claims))}
 	giveUp := func(held []int, err error) (*Holds, error) {
 		for i := len(held) - 1; i >= 0; i-- {
-			_ = all.holds[held[i]].endQuietly(context.WithoutCancel(ctx))
+			hold := all.holds[held[i]]
+			_ = hold.quietly(hold.Release(context.WithoutCancel(ctx)))
 		}
 		return nil, err
 	}
@@ -52,7 +50,7 @@ func AllOf(ctx context.Context, claims ...Claim) (*Holds, error) {
 		}
 	}
 	// It refers to the holds, which so live for as long as their work.
-	all.context = context.WithValue(anyLost(all.holds), holdsKey{}, all)
+	all.context = context.WithValue(anyLost(all.holds), holdKey{}, all)
 	// The first ones can be lost while the last one is waited for.
 	if err := all.Err(); err != nil {
 		return giveUp(order, err)

@@ -86,7 +86,7 @@ func (c *claim) Do(ctx context.Context, work func(ctx context.Context) error) er
 	if err != nil {
 		return err
 	}
-	return hold.during(ctx, work, func(ctx context.Context, _ error) error { return hold.endQuietly(ctx) })
+	return hold.during(ctx, work, func(ctx context.Context, _ error) error { return hold.quietly(hold.Release(ctx)) })
 }
 
 // Locked returns whether a try would be refused because others hold the key. It takes nothing.

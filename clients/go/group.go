@@ -16,8 +16,7 @@ func NewGroup(client *Client, key string, options ...GroupOption) *Group {
 
 // Expect declares how many jobs the round has, and returns how many of them are still owed. Do it before anybody waits.
 func (g *Group) Expect(ctx context.Context, jobs int) (owed int, err error) {
-	command := groups.command("EXPECT", g.claim.key, strconv.Itoa(jobs))
-	reply, err := g.claim.repeat(ctx, command, answerWithin)
+	reply, err := g.claim.repeat(ctx, groups.command("EXPECT", g.claim.key, strconv.Itoa(jobs)), answerWithin)
 	return int(number(reply)), err
 }
 
@@ -47,7 +46,7 @@ func (g *Group) Do(ctx context.Context, work func(ctx context.Context) error) er
 	}
 	return member.during(ctx, work, func(ctx context.Context, err error) error {
 		if err != nil {
-			return member.endQuietly(ctx)
+			return member.quietly(member.Release(ctx))
 		}
 		return member.Done(ctx)
 	})

@@ -99,9 +99,8 @@ var errReleased = errors.New("dsync: the hold is released")
 // error is a [*HoldLost] if the hold had ended before. A hold that is released already stays so.
 func (h *Hold) Release(ctx context.Context) error { return h.end(ctx, release) }
 
-// endQuietly releases a hold whose work is over: a server that is out of reach is no error of the work.
-func (h *Hold) endQuietly(ctx context.Context) error { return h.quietly(h.Release(ctx)) }
-
+// quietly returns the error of an end after which the lease does the rest: a server that is out of reach is no error of
+// the work.
 func (h *Hold) quietly(err error) error {
 	if err != nil && !errors.Is(err, ErrHoldLost) && passes(err) {
 		logger().Warn("the hold was not ended, its lease will end it", "key", h.Key(), "error", err)

@@ -38,7 +38,7 @@ func (o *Once[T]) Do(ctx context.Context, work func(ctx context.Context) (T, err
 		case err == nil:
 			return run.Done(end, result)
 		case ctx.Err() != nil:
-			return run.endQuietly(end)
+			return run.quietly(run.Release(end))
 		}
 		return run.quietly(run.Fail(end, err))
 	})
