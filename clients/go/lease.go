@@ -107,15 +107,10 @@ func (l *lease) isLive() bool {
 func (l *lease) lose(why string, trouble error) {
 	lost := l.loss
 	lost.Why, lost.Err = why, trouble
-	l.stop()
-	l.cancel(&lost)
-	go logger().Warn(lost.Error())
-}
-
-// stop ends the timers. Called with the mutex.
-func (l *lease) stop() {
 	l.watch.Stop()
 	l.renewal.Stop()
+	l.cancel(&lost)
+	go logger().Warn(lost.Error())
 }
 
 // left returns for how long the hold is certain, and the error if it is lost.
@@ -209,5 +204,6 @@ func (l *lease) over() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isOver = true
-	l.stop()
+	l.watch.Stop()
+	l.renewal.Stop()
 }

@@ -9,15 +9,11 @@ import (
 // Options of locks, semaphores, groups and works. Each says for which of them it is; the compiler checks that.
 type (
 	// Option is for all four families.
-	Option func(*settings)
-	// LockOption is for locks.
-	LockOption interface{ forLock(*settings) }
-	// SemaphoreOption is for semaphores.
+	Option          func(*settings)
+	LockOption      interface{ forLock(*settings) }
 	SemaphoreOption interface{ forSemaphore(*settings) }
-	// GroupOption is for groups.
-	GroupOption interface{ forGroup(*settings) }
-	// OnceOption is for works that are done once.
-	OnceOption interface{ forOnce(*settings) }
+	GroupOption     interface{ forGroup(*settings) }
+	OnceOption      interface{ forOnce(*settings) }
 
 	lockOption      func(*settings)
 	semaphoreOption func(*settings)

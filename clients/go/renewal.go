@@ -43,18 +43,14 @@ func (g *grip) renew() error {
 		return err
 	}
 	due := renewal{grip: g, heard: make(chan error, 1)}
-	of, _ := client.lines.LoadOrStore(lineKey{node.Name, g.request.confirm}, &line{busy: make(chan struct{}, 1)})
-	of.(*line).add(due)
-	return <-due.heard
-}
-
-func (l *line) add(due renewal) {
+	found, _ := client.lines.LoadOrStore(lineKey{node.Name, g.request.confirm}, &line{busy: make(chan struct{}, 1)})
+	l := found.(*line)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.due = append(l.due, due)
-	if len(l.due) == 1 {
+	if l.due = append(l.due, due); len(l.due) == 1 {
 		go l.write()
 	}
+	l.mu.Unlock()
+	return <-due.heard
 }
 
 // write renews what is due when those before are answered. A connection that does not answer delays it no longer than the

@@ -67,9 +67,8 @@ func millis(time time.Duration) string { return strconv.FormatInt(max(1, time.Mi
 
 // defaultOwner returns user@host:pid, for the people who read INFO. A long name of a host is cut at its end.
 var defaultOwner = sync.OnceValue(func() string {
-	uid := strconv.Itoa(os.Geteuid())
-	name := uid
-	if found, err := user.LookupId(uid); err == nil {
+	name := strconv.Itoa(os.Geteuid())
+	if found, err := user.LookupId(name); err == nil {
 		name = found.Username
 	} else if found, err := user.Current(); err == nil && os.Geteuid() < 0 {
 		name = found.Username // Windows has no number.
