@@ -81,7 +81,7 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 
 // do sends a command, and waits so long for its answer and its confirmation; in a try only until there is time left for
 // its farewell.
-func (a *asking) do(ctx context.Context, within time.Duration, command []string) (any, error) {
+func (a *asking) do(ctx context.Context, within time.Duration, command []any) (any, error) {
 	if a.isTry() {
 		within = min(within, a.deadline+farewellOfTry-now()-a.confirm.within)
 	}
@@ -123,7 +123,7 @@ func (a *asking) refusal(ctx context.Context, got answer, err error) error {
 	}
 	refused := &NotAcquired{Key: a.key, Err: anyOf(context.Cause(ctx), err)}
 	if err == nil || ctx.Err() != nil {
-		command := a.family.command("INFO", a.key, "COUNT", "3")
+		command := a.family.command("INFO", a.key, "COUNT", 3)
 		reply, _ := a.session.do(context.WithoutCancel(ctx), a.farewell(), confirmation{}, command)
 		info := readInfo(reply)
 		refused.Holders, refused.State = info.firstHolders, info.state

@@ -110,7 +110,7 @@ func (c *claim) info(ctx context.Context) (keyInfo, error) {
 }
 
 // repeat sends a command, which may be sent any number of times, until it is answered.
-func (c *claim) repeat(ctx context.Context, command []string, within time.Duration) (any, error) {
+func (c *claim) repeat(ctx context.Context, command []any, within time.Duration) (any, error) {
 	if c.err != nil {
 		return nil, c.err
 	}

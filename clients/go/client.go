@@ -121,7 +121,7 @@ type session struct {
 
 // do sends a command with its confirmation, and waits so long for the answer. With *NotConfirmed it returns the reply,
 // too.
-func (s *session) do(ctx context.Context, within time.Duration, confirm confirmation, command []string) (any, error) {
+func (s *session) do(ctx context.Context, within time.Duration, confirm confirmation, command []any) (any, error) {
 	replies, err := s.send(ctx, within, confirm, command)
 	return s.reply(ctx, replies, 0, err)
 }
@@ -140,7 +140,7 @@ func (s *session) reply(ctx context.Context, replies []any, nth int, err error) 
 
 // send is do of several commands, or of none: then it waits alone for the confirmation of what this connection has
 // done. Refusals are among the replies.
-func (s *session) send(ctx context.Context, within time.Duration, confirm confirmation, commands ...[]string) ([]any, error) {
+func (s *session) send(ctx context.Context, within time.Duration, confirm confirmation, commands ...[]any) ([]any, error) {
 	limited, cancel := limit(ctx, within+confirm.within)
 	defer cancel()
 	var replies []any
@@ -175,7 +175,7 @@ func (s *session) open(ctx context.Context) error {
 }
 
 // exchange sends the commands in one write, and returns their replies. The connection ends with the context.
-func (s *session) exchange(ctx context.Context, commands ...[]string) ([]any, error) {
+func (s *session) exchange(ctx context.Context, commands ...[]any) ([]any, error) {
 	conn := s.conn
 	if conn == nil { // It has ended with the context, right behind the replies before.
 		return nil, context.Cause(ctx)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -23,11 +22,11 @@ func (c confirmation) isWanted() bool { return c.replicas > 0 || c.isAll || c.is
 // perform sends the commands in one write, and behind them what confirms them; without commands it confirms what the
 // connection has written before. It returns the replies of the commands, with an error those that have come before it.
 // The error of replies that are not confirmed is a *NotConfirmed.
-func (c confirmation) perform(ctx context.Context, s *session, commands ...[]string) ([]any, error) {
+func (c confirmation) perform(ctx context.Context, s *session, commands ...[]any) ([]any, error) {
 	sent := commands[:len(commands):len(commands)]
 	switch {
 	case c.isAll:
-		sent = append(sent, []string{"ROLE"})
+		sent = append(sent, []any{"ROLE"})
 	case c.isWanted():
 		sent = append(sent, c.command(c.replicas))
 	}
@@ -63,12 +62,11 @@ func (c confirmation) waitForAll(ctx context.Context, s *session, role any) erro
 	return c.judge(replies[0], wanted)
 }
 
-func (c confirmation) command(replicas int) []string {
-	wanted := strconv.Itoa(replicas)
+func (c confirmation) command(replicas int) []any {
 	if c.isDisk {
-		return []string{"WAITAOF", "1", wanted, millis(c.within)}
+		return []any{"WAITAOF", 1, replicas, millis(c.within)}
 	}
-	return []string{"WAIT", wanted, millis(c.within)}
+	return []any{"WAIT", replicas, millis(c.within)}
 }
 
 // judge reads the reply to WAIT, or to WAITAOF: two numbers, of this server and of replicas.

@@ -3,6 +3,7 @@ package dsync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -36,14 +37,16 @@ func (c *scriptConn) Close() error {
 	return nil
 }
 
+func spelled(command []any) string { return strings.TrimSpace(fmt.Sprintln(command...)) }
+
 // silence is what comes from then on: no answer until the connection is closed.
 var silence = []any{errors.New("silence")}
 
 // Do answers with the next answers. An error among them breaks the connection.
-func (c *scriptConn) Do(commands ...[]string) ([]any, error) {
+func (c *scriptConn) Do(commands ...[]any) ([]any, error) {
 	var line []string
 	for _, command := range commands {
-		line = append(line, strings.Join(command, " "))
+		line = append(line, spelled(command))
 	}
 	time.Sleep(c.delay)
 	c.mu.Lock()
@@ -74,7 +77,7 @@ func (c *scriptConn) Do(commands ...[]string) ([]any, error) {
 // play asks a server that answers so for the confirmation of a command.
 func play(c confirmation, answers ...[]any) (*script, []any, error) {
 	s := &script{answers: answers}
-	replies, err := c.perform(context.Background(), &session{conn: newScriptConn(s)}, []string{"RENEW"})
+	replies, err := c.perform(context.Background(), &session{conn: newScriptConn(s)}, []any{"RENEW"})
 	return s, replies, err
 }
 
@@ -122,7 +125,7 @@ func TestContextThatEndsBehindRoleEndsTheConfirmation(t *testing.T) {
 	cancel()
 	s := &script{answers: [][]any{{int64(1), []any{"master", int64(9), []any{}}}, {int64(1)}}}
 	asking := &session{request: request{claim: &NewLock(NewClient(s.find), "k").claim}, conn: newScriptConn(s)}
-	_, err := confirmation{isAll: true}.perform(ctx, asking, []string{"RENEW"})
+	_, err := confirmation{isAll: true}.perform(ctx, asking, []any{"RENEW"})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ const (
 
 // end sends the command until it is answered, for as long as the server can know the hold; RELEASE of a hold that is
 // lost once. The error is a *HoldLost if the server says that the hold had ended before.
-func (h *Hold) end(ctx context.Context, verb string, words ...string) error {
+func (h *Hold) end(ctx context.Context, verb string, words ...any) error {
 	defer runtime.KeepAlive(h)
 	ctx, cancel := lingering(ctx)
 	defer cancel()
@@ -58,7 +58,7 @@ const notFound = "its lease ran out, or it was revoked or removed"
 
 // say sends the command until it is answered, and confirmed if it is DONE. It returns whether that counts as the end of
 // the hold: the server has ended it now, or may have for an earlier sending.
-func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, words ...string) (counts bool, err error) {
+func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, words ...any) (counts bool, err error) {
 	session := &session{request: g.request}
 	defer session.close(false)
 	patience := &patience{session: session, retryFor: retryFor, deadline: now() + retryFor}
@@ -100,14 +100,14 @@ func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, wor
 
 // commands returns what is sent in one write. RENEW before a DONE that is to be confirmed is answered 1 if this DONE is
 // the first that the server carries out. Of a hold that is lost it tells nothing.
-func (g *grip) commands(confirm confirmation, verb string, words ...string) [][]string {
+func (g *grip) commands(confirm confirmation, verb string, words ...any) [][]any {
 	command := g.request.verb(verb, words...)
 	if confirm.isWanted() {
 		if asks, err := g.lease.asks(now()); err == nil {
-			return [][]string{g.request.renewal(asks.asked), command}
+			return [][]any{g.request.renewal(asks.asked), command}
 		}
 	}
-	return [][]string{command}
+	return [][]any{command}
 }
 
 // lingering returns a context that ends a second after the other one: a command that ends a hold is worth so much.

@@ -1,9 +1,6 @@
 package dsync
 
-import (
-	"context"
-	"strconv"
-)
+import "context"
 
 // Group is a wait group of many machines: members are added and are done, and others wait for all of them.
 type Group struct{ claim claim }
@@ -16,7 +13,7 @@ func NewGroup(client *Client, key string, options ...GroupOption) *Group {
 
 // Expect declares how many jobs the round has, and returns how many of them are still owed. Do it before anybody waits.
 func (g *Group) Expect(ctx context.Context, jobs int) (owed int, err error) {
-	reply, err := g.claim.repeat(ctx, groups.command("EXPECT", g.claim.key, strconv.Itoa(jobs)), answerWithin)
+	reply, err := g.claim.repeat(ctx, groups.command("EXPECT", g.claim.key, jobs), answerWithin)
 	return int(number(reply)), err
 }
 

@@ -88,7 +88,7 @@ func (r *Run[T]) Result() T { return r.result }
 func (r *Run[T]) Done(ctx context.Context, result T) error {
 	stored, err := encode(result)
 	if err == nil {
-		words := append([]string{"RESULT", stored}, r.once.claim.keep...)
+		words := append([]any{"RESULT", stored}, r.once.claim.keep...)
 		err = r.end(ctx, finish, words...)
 		if err == nil || passes(err) || errors.Is(err, ErrHoldLost) || errors.Is(err, errReleased) {
 			return err
@@ -100,7 +100,7 @@ func (r *Run[T]) Done(ctx context.Context, result T) error {
 
 // Fail ends the run as failed: the attempt counts.
 func (r *Run[T]) Fail(ctx context.Context, reason error) error {
-	words := []string{"REASON", cut(reason.Error(), longestReason)}
+	words := []any{"REASON", cut(reason.Error(), longestReason)}
 	if delay := r.once.claim.retryDelay; delay > 0 {
 		words = append(words, "DELAY", millis(delay))
 	}

@@ -2,7 +2,6 @@ package dsync
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -178,14 +177,14 @@ type settings struct {
 	isIndexed                 bool
 	retryDelay                time.Duration
 	// Keep is what DONE says of how long the result is kept.
-	keep []string
+	keep []any
 	// Words are those of the request that only some families have, with OWNER.
-	words []string
+	words []any
 	// Err is the first option that is wrong. It is returned instead of a request.
 	err error
 }
 
-func (s *settings) word(words ...string) { s.words = append(s.words, words...) }
+func (s *settings) word(words ...any) { s.words = append(s.words, words...) }
 
 func (s *settings) check(isRight bool, option, bound string, value any) {
 	if !isRight && s.err == nil {
@@ -196,7 +195,7 @@ func (s *settings) check(isRight bool, option, bound string, value any) {
 // count checks a number, and gives it to the request.
 func (s *settings) count(option, word string, value int) {
 	s.check(value >= 1 && value <= 1_000_000, option, "1 to 1000000", value)
-	s.word(word, strconv.Itoa(value))
+	s.word(word, value)
 }
 
 // complete sets what depends on several options, and checks them together.

@@ -71,7 +71,7 @@ func (l *line) write() {
 // renewAll sends the renewals in one write, and notes what is answered.
 func renewAll(due []renewal) {
 	within, sent := answerWithin, now()
-	commands := make([][]string, 0, len(due))
+	commands := make([][]any, 0, len(due))
 	live := due[:0]
 	for _, one := range due {
 		var err error

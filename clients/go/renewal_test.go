@@ -44,7 +44,7 @@ func (c *stallingConn) Close() error {
 	return nil
 }
 
-func (c *stallingConn) Do(commands ...[]string) ([]any, error) {
+func (c *stallingConn) Do(commands ...[]any) ([]any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var replies []any
@@ -58,7 +58,7 @@ func (c *stallingConn) Do(commands ...[]string) ([]any, error) {
 			return nil, errors.New("closed")
 		}
 		if !c.isClosed {
-			c.renewed[command[1]]++
+			c.renewed[command[1].(string)]++
 		}
 		replies = append(replies, int64(1))
 	}

@@ -30,8 +30,8 @@ var (
 	works      = family{"DONCE", "BEGIN"}
 )
 
-func (f family) command(verb, key string, words ...string) []string {
-	return append([]string{f.prefix + "." + verb, key}, words...)
+func (f family) command(verb, key string, words ...any) []any {
+	return append([]any{f.prefix + "." + verb, key}, words...)
 }
 
 // request is one wish for a hold. Its token makes it safe to send it any number of times.
@@ -41,17 +41,17 @@ type request struct {
 }
 
 // command returns the request, with BLOCK or QUEUE if it is to wait.
-func (r *request) command(waiting ...string) []string {
+func (r *request) command(waiting ...any) []any {
 	words := r.family.command(r.family.ask, r.key, "TOKEN", r.token, "PX", millis(r.lease))
 	return append(append(words, r.words...), waiting...)
 }
 
 // verb returns RELEASE, DONE or another command for the hold of the request.
-func (r *request) verb(verb string, words ...string) []string {
-	return r.family.command(verb, r.key, append([]string{r.token}, words...)...)
+func (r *request) verb(verb string, words ...any) []any {
+	return r.family.command(verb, r.key, append([]any{r.token}, words...)...)
 }
 
-func (r *request) renewal(lease time.Duration) []string { return r.verb("RENEW", "PX", millis(lease)) }
+func (r *request) renewal(lease time.Duration) []any { return r.verb("RENEW", "PX", millis(lease)) }
 
 func newToken() string {
 	var b [16]byte
@@ -63,7 +63,7 @@ func newToken() string {
 }
 
 // millis returns whole milliseconds, at least one: for BLOCK zero means without limit.
-func millis(time time.Duration) string { return strconv.FormatInt(max(1, time.Milliseconds()), 10) }
+func millis(time time.Duration) int64 { return max(1, time.Milliseconds()) }
 
 // defaultOwner returns user@host:pid, for the people who read INFO. A long name of a host is cut at its end.
 var defaultOwner = sync.OnceValue(func() string {

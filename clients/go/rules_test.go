@@ -17,14 +17,14 @@ import (
 func TestRequestsAreSpelledAsTheGrammarSays(t *testing.T) {
 	semaphore := NewSemaphore(nil, "k", Limit(5), Lease(3*time.Second), Owner("web-1"), MinHold(time.Second), Lane("a"))
 	r := request{&semaphore.claim, "t"}
-	for want, got := range map[string][]string{
+	for want, got := range map[string][]any{
 		"DSEM.ACQUIRE k TOKEN t PX 3000 LIMIT 5 MINHOLD 1000 LANE a OWNER web-1 QUEUE 5000": r.command("QUEUE", "5000"),
 		"DSEM.RENEW k t PX 1":        r.renewal(time.Microsecond),
 		"DSEM.RELEASE k t":           r.verb(release),
 		"DONCE.BEGIN w TOKEN u PX 1": (&request{&NewOnce[string](nil, "w", Lease(time.Millisecond), Owner("")).claim, "u"}).command(),
 	} {
-		if strings.Join(got, " ") != want {
-			t.Errorf("%q, not %q", strings.Join(got, " "), want)
+		if spelled(got) != want {
+			t.Errorf("%q, not %q", spelled(got), want)
 		}
 	}
 	if first, second := newToken(), newToken(); first == second || len(first) != 36 || first[14] != '4' {

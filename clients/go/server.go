@@ -24,9 +24,9 @@ type Node struct {
 
 // Conn is a connection to one server, which speaks RESP2. It has no time-outs: who waits too long closes it.
 type Conn interface {
-	// Do sends the commands in one write, and returns their replies: nil, int64, string, []any or ReplyError. With an
-	// error it returns the replies that have come before it.
-	Do(commands ...[]string) ([]any, error)
+	// Do sends the commands, of texts and integers, in one write. It returns their replies: nil, int64, string, []any or
+	// ReplyError. With an error it returns the replies that have come before it.
+	Do(commands ...[]any) ([]any, error)
 
 	// Close ends the connection, and the Do that another goroutine is in.
 	Close() error

@@ -64,16 +64,12 @@ type conn struct {
 	dialled net.Conn
 }
 
-func (c *conn) Do(commands ...[]string) ([]any, error) {
+func (c *conn) Do(commands ...[]any) ([]any, error) {
 	ctx := context.Background()
 	pipeline := c.client.Pipeline()
 	asked := make([]*redis.Cmd, 0, len(commands))
 	for _, command := range commands {
-		words := make([]any, len(command))
-		for i, word := range command {
-			words[i] = word
-		}
-		asked = append(asked, pipeline.Do(ctx, words...))
+		asked = append(asked, pipeline.Do(ctx, command...))
 	}
 	_, failed := pipeline.Exec(ctx)
 	replies := make([]any, 0, len(asked))

@@ -39,13 +39,9 @@ func connect(ctx context.Context, pool *redis.Pool) (dsync.Conn, error) {
 
 type conn struct{ conn redis.Conn }
 
-func (c *conn) Do(commands ...[]string) ([]any, error) {
+func (c *conn) Do(commands ...[]any) ([]any, error) {
 	for _, command := range commands {
-		words := make([]any, len(command)-1)
-		for i, word := range command[1:] {
-			words[i] = word
-		}
-		if err := c.conn.Send(command[0], words...); err != nil {
+		if err := c.conn.Send(command[0].(string), command[1:]...); err != nil {
 			return nil, err
 		}
 	}
