@@ -5,33 +5,21 @@ import (
 	"time"
 )
 
-// Options of locks, semaphores, groups and works. Each says for which of them it is; the compiler checks that.
+// Options of locks, semaphores, groups and works. The type of each says for which of them it is; the compiler checks that.
 type (
 	// Option is for all four families.
-	Option          func(*settings)
+	Option func(*settings)
+
 	LockOption      interface{ forLock(*settings) }
 	SemaphoreOption interface{ forSemaphore(*settings) }
 	GroupOption     interface{ forGroup(*settings) }
 	OnceOption      interface{ forOnce(*settings) }
-
-	lockOption      func(*settings)
-	semaphoreOption func(*settings)
-	restOption      func(*settings)
-	limitOption     func(*settings)
-	onceOption      func(*settings)
 )
 
-func (o Option) forLock(s *settings)               { o(s) }
-func (o Option) forSemaphore(s *settings)          { o(s) }
-func (o Option) forGroup(s *settings)              { o(s) }
-func (o Option) forOnce(s *settings)               { o(s) }
-func (o lockOption) forLock(s *settings)           { o(s) }
-func (o semaphoreOption) forSemaphore(s *settings) { o(s) }
-func (o restOption) forLock(s *settings)           { o(s) }
-func (o restOption) forSemaphore(s *settings)      { o(s) }
-func (o limitOption) forSemaphore(s *settings)     { o(s) }
-func (o limitOption) forGroup(s *settings)         { o(s) }
-func (o onceOption) forOnce(s *settings)           { o(s) }
+func (o Option) forLock(s *settings)      { o(s) }
+func (o Option) forSemaphore(s *settings) { o(s) }
+func (o Option) forGroup(s *settings)     { o(s) }
+func (o Option) forOnce(s *settings)      { o(s) }
 
 // Lease sets how long the others wait if this process dies: 30 seconds unless set. The hold is renewed at each third of
 // it.
@@ -82,14 +70,14 @@ func RetryFor(retryFor time.Duration) Option {
 }
 
 // Shared takes a lock together with other shared holds.
-func Shared() LockOption { return lockOption(func(s *settings) { s.word("SHARED") }) }
+func Shared() LockOption { return Option(func(s *settings) { s.word("SHARED") }) }
 
 // MinHold sets how long after its grant a hold that ends earlier keeps its place taken: it rests.
 func MinHold(rest time.Duration) interface {
 	LockOption
 	SemaphoreOption
 } {
-	return restOption(func(s *settings) {
+	return Option(func(s *settings) {
 		s.check(rest >= time.Millisecond, "MinHold", "1 ms or more", rest)
 		s.word("MINHOLD", millis(rest))
 	})
@@ -100,7 +88,7 @@ func Limit(limit int) interface {
 	SemaphoreOption
 	GroupOption
 } {
-	return limitOption(func(s *settings) {
+	return Option(func(s *settings) {
 		s.limit = limit
 		s.count("Limit", "LIMIT", limit)
 	})
@@ -108,7 +96,7 @@ func Limit(limit int) interface {
 
 // Permits sets how many permits a hold takes: 1 unless set.
 func Permits(permits int) SemaphoreOption {
-	return semaphoreOption(func(s *settings) {
+	return Option(func(s *settings) {
 		s.permits = permits
 		s.count("Permits", "PERMITS", permits)
 	})
@@ -116,7 +104,7 @@ func Permits(permits int) SemaphoreOption {
 
 // Lane names who the permits are for, at most 128 bytes: free ones go to the lane that has the fewest in use.
 func Lane(lane string) SemaphoreOption {
-	return semaphoreOption(func(s *settings) {
+	return Option(func(s *settings) {
 		s.check(lane != "" && len(lane) <= 128, "Lane", "1 to 128 bytes", len(lane))
 		s.lane = lane
 		s.word("LANE", lane)
@@ -125,7 +113,7 @@ func Lane(lane string) SemaphoreOption {
 
 // LaneLimit sets how many permits the lane may have in use.
 func LaneLimit(limit int) SemaphoreOption {
-	return semaphoreOption(func(s *settings) {
+	return Option(func(s *settings) {
 		s.laneLimit = limit
 		s.count("LaneLimit", "LANELIMIT", limit)
 	})
@@ -133,17 +121,17 @@ func LaneLimit(limit int) SemaphoreOption {
 
 // Index asks for [Hold.Index]: the lowest number from 0 that no other hold has. For holds of one permit.
 func Index() SemaphoreOption {
-	return semaphoreOption(func(s *settings) { s.isIndexed = true; s.word("INDEX") })
+	return Option(func(s *settings) { s.isIndexed = true; s.word("INDEX") })
 }
 
 // MaxAttempts sets after how many failures the work is given up: never unless set. Then callers get a [*WorkFailed].
 func MaxAttempts(attempts int) OnceOption {
-	return onceOption(func(s *settings) { s.count("MaxAttempts", "MAX", attempts) })
+	return Option(func(s *settings) { s.count("MaxAttempts", "MAX", attempts) })
 }
 
 // RetryDelay sets for how long nobody begins again after a failure.
 func RetryDelay(delay time.Duration) OnceOption {
-	return onceOption(func(s *settings) {
+	return Option(func(s *settings) {
 		s.check(delay >= 0, "RetryDelay", "0 or more", delay)
 		s.retryDelay = delay
 	})
@@ -151,7 +139,7 @@ func RetryDelay(delay time.Duration) OnceOption {
 
 // Keep sets how long the result is kept: as the server says unless set, a day by default. Then the work may run again.
 func Keep(keep time.Duration) OnceOption {
-	return onceOption(func(s *settings) {
+	return Option(func(s *settings) {
 		s.check(keep >= time.Millisecond, "Keep", "1 ms or more", keep)
 		s.keep = append(s.keep, "PX", millis(keep))
 	})
@@ -159,7 +147,7 @@ func Keep(keep time.Duration) OnceOption {
 
 // Forever keeps the result until the key is deleted: for what must never happen twice.
 func Forever() OnceOption {
-	return onceOption(func(s *settings) { s.keep = append(s.keep, "PERSIST") })
+	return Option(func(s *settings) { s.keep = append(s.keep, "PERSIST") })
 }
 
 // settings are the options of one claim.
