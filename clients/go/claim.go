@@ -24,9 +24,8 @@ type claim struct {
 
 // newClaim makes a claim with the options of its family, each of which is applied so.
 func newClaim[O any](client *Client, family family, key string, options []O, apply func(O, *settings)) claim {
-	s := settings{
-		lease: 30 * time.Second, retryFor: 30 * time.Second, wait: never, maxHold: never, permits: 1, owner: defaultOwner(),
-	}
+	s := settings{lease: 30 * time.Second, retryFor: 30 * time.Second, wait: never, maxHold: never, permits: 1}
+	s.owner = defaultOwner()
 	for _, option := range options {
 		apply(option, &s)
 	}
@@ -134,8 +133,7 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 		return nil, answer{}, err
 	}
 	asked := *c
-	a := &asking{deadline: now() + c.wait}
-	a.claim = &asked
+	a := &asking{session: session{request: request{claim: &asked}}, deadline: now() + c.wait}
 	defer a.close(false)
 	if c.isTry() {
 		a.deadline = now() + longestTry/2

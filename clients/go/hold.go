@@ -10,9 +10,7 @@ import (
 
 // Hold is what a granted request has: a lock, permits, a membership or a run. It is renewed until it is released or
 // lost, or until the program refers neither to it nor to its context any more.
-type Hold struct {
-	*grip
-}
+type Hold struct{ *grip }
 
 // grip is what the renewal knows of a hold. It does not keep the Hold alive.
 type grip struct {

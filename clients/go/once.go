@@ -24,12 +24,11 @@ func NewOnce[T any](client *Client, key string, options ...OnceOption) *Once[T] 
 // counts no attempt. The context of the work is cancelled when its run is lost; [HoldOf] returns the run's hold. The
 // error is that of the work, a [*HoldLost] if another attempt has begun meanwhile, a [*WorkFailed] if all attempts have
 // failed, or one of [Lock.Acquire].
-func (o *Once[T]) Do(ctx context.Context, work func(ctx context.Context) (T, error)) (T, error) {
+func (o *Once[T]) Do(ctx context.Context, work func(ctx context.Context) (T, error)) (result T, err error) {
 	run, err := o.Begin(ctx)
 	if err != nil || run.IsDone() {
 		return run.result, err
 	}
-	var result T
 	err = run.during(ctx, func(inner context.Context) (err error) {
 		result, err = work(inner)
 		return err

@@ -93,6 +93,7 @@ func renewAll(due []renewal) {
 	replies, err := session.send(ctx, within, confirm, commands...)
 	for i, one := range live {
 		reply, failure := session.reply(ctx, replies, i, err)
+		// What needs no confirmation counts, whatever has become of the others.
 		if reply != nil && !(confirm.isWanted() && needsConfirmation(reply)) {
 			failure = nil
 		}

@@ -67,14 +67,13 @@ type conn struct {
 func (c *conn) Do(commands ...[]any) ([]any, error) {
 	ctx := context.Background()
 	pipeline := c.client.Pipeline()
-	asked := make([]*redis.Cmd, 0, len(commands))
 	for _, command := range commands {
-		asked = append(asked, pipeline.Do(ctx, command...))
+		pipeline.Do(ctx, command...)
 	}
-	_, failed := pipeline.Exec(ctx)
+	asked, failed := pipeline.Exec(ctx)
 	replies := make([]any, 0, len(asked))
 	for _, command := range asked {
-		reply, err := command.Result()
+		reply, err := command.(*redis.Cmd).Result()
 		refusal, isRefusal := reasonOf(err).(dsync.ReplyError)
 		switch {
 		case reply != nil, err == redis.Nil:

@@ -62,13 +62,11 @@ func (c *conn) Do(commands ...[]any) ([]any, error) {
 	return replies, nil
 }
 
-// plain returns a reply with texts and errors as dsync has them.
+// plain returns a reply with texts as dsync has them.
 func plain(reply any) any {
 	switch reply := reply.(type) {
 	case []byte:
 		return string(reply)
-	case redis.Error:
-		return dsync.ReplyError(reply)
 	case []any:
 		for i := range reply {
 			reply[i] = plain(reply[i])
