@@ -30,8 +30,8 @@ type patience struct {
 // answered notes that the server has answered, so that the next failure counts afresh.
 func (p *patience) answered() { p.failingSince, p.pause, p.unconfirmed = 0, 0, nil }
 
-// wait pauses before the next attempt. It returns the error, with the key and the address, if that does not pass, or if the time is over. Then an
-// earlier answer that was not confirmed says more than that the last attempt had none.
+// wait pauses before the next attempt. It returns the error, with the key and the address, if that does not pass, or if
+// the time is over. Then an earlier answer that was not confirmed says more than that the last attempt had none.
 func (p *patience) wait(ctx context.Context, err error) error {
 	err = p.session.named(err)
 	if ctx.Err() == nil && !passes(err) {

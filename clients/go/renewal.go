@@ -86,13 +86,12 @@ func renewAll(due []renewal) {
 	if len(live) == 0 {
 		return
 	}
-	ctx := context.Background()
 	session := &session{request: live[0].request}
 	defer session.close(false)
 	confirm := session.confirm
-	replies, err := session.send(ctx, within, confirm, commands...)
+	replies, err := session.send(context.Background(), within, confirm, commands...)
 	for i, one := range live {
-		reply, failure := session.reply(ctx, replies, i, err)
+		reply, failure := session.reply(context.Background(), replies, i, err)
 		// What needs no confirmation counts, whatever has become of the others.
 		if reply != nil && !(confirm.isWanted() && needsConfirmation(reply)) {
 			failure = nil

@@ -173,7 +173,8 @@ func TestRenewalsAskForWhatIsLeftOfMaxHold(t *testing.T) {
 func TestTimesWithoutEndAreNotOver(t *testing.T) {
 	const endless = time.Duration(1<<63 - 1)
 	s := &script{answers: [][]any{{ReplyError("LOADING")}, {[]any{"t", int64(7)}}}}
-	hold, err := NewLock(NewClient(s.find), "k", Wait(endless), RetryFor(endless), MaxHold(endless)).Acquire(context.Background())
+	lock := NewLock(NewClient(s.find), "k", Wait(endless), RetryFor(endless), MaxHold(endless))
+	hold, err := lock.Acquire(context.Background())
 	if err != nil || hold.Err() != nil {
 		t.Fatal(err, hold)
 	}
