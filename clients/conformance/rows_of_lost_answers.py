@@ -9,7 +9,7 @@ import time
 from servers import SOON, eventually
 
 from lab import Lab
-from rows import Cannot, first_holder, hold, is_, is_recorded, record, row, wait_for
+from rows import Cannot, first_holder, hold, is_, is_recorded, record, row, told, wait_for
 
 
 @row("one")
@@ -54,6 +54,24 @@ def work_that_is_told_after_another_has_begun_is_lost(lab: Lab) -> None:
     assert lab.ask("DONCE.BEGIN", "job", "TOKEN", "another", "PX", 60_000, "BLOCK", 60_000)[0] == "RUN"
     proxy.mend()
     is_(done.result(timeout=SOON), "lost")
+
+
+@row("one")
+def failure_of_a_lost_run_is_told_until_it_arrives(lab: Lab) -> None:
+    """The lease of a stopped server does not run out, so the attempt is not over for it."""
+    proxy = lab.behind_a_proxy()
+    hold(lab, "job", family="once", lease=5_000)
+    proxy.cut()
+    lab.server.stop()
+    told(lab, within=5)
+    failed = lab.driver.begin("fail", reason="no disk", **{"as": "h"})
+    time.sleep(3)
+    lab.server.go_on()
+    proxy.mend()
+    is_(failed.result(timeout=SOON), "failed")
+    given_up = lab.ask("DONCE.BEGIN", "job", "MAX", 1, "TOKEN", "another")
+    assert given_up[0] == "FAILED", given_up
+    assert "no disk" in given_up[1], given_up
 
 
 @row("one", "pair")

@@ -134,6 +134,8 @@ def obey(order: Dict[str, Any]) -> Dict[str, Any]:
             return {"is": "shown", "text": line.read()}
     if what == "forget":
         return {"is": "cannot", "why": "a process holds for as long as it runs"}
+    if what == "fail":
+        return {"is": "cannot", "why": "the command says so by its exit status, and a loss stops it"}
     if what == "done" and len(order["result"]) > 10_000:
         return {"is": "cannot", "why": "it keeps no result"}
     del held[order["as"]]

@@ -109,6 +109,9 @@ async function obey(order) {
             return { is: (await held.get(order.as).release()) ? 'released' : 'lost' };
         case 'done':
             return { is: (await held.get(order.as).done(order.result)) ? 'done' : 'lost' };
+        case 'fail':
+            await held.get(order.as).fail(order.reason);
+            return { is: 'failed' };
         case 'locked':
             return { is: (await dsync[order.family].locked(client, order.key)) ? 'locked' : 'free' };
         case 'forget':

@@ -94,6 +94,10 @@ async def obey(order: Dict[str, Any]) -> Dict[str, Any]:
             run.result = order["result"]
         await block.__aexit__(None, None, None)
         return {"is": "done"}
+    if what == "fail":
+        error = OSError(order["reason"])
+        await block.__aexit__(type(error), error, None)
+        return {"is": "failed"}
     assert what == "forget", what
     del hold, run, block
     gc.collect()

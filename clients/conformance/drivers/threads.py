@@ -87,6 +87,10 @@ def obey(order: Dict[str, Any]) -> Dict[str, Any]:
             run.result = order["result"]
         block.__exit__(None, None, None)
         return {"is": "done"}
+    if what == "fail":
+        error = OSError(order["reason"])
+        block.__exit__(type(error), error, None)
+        return {"is": "failed"}
     assert what == "forget", what
     del hold, run, block
     gc.collect()

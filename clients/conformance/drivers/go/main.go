@@ -38,6 +38,7 @@ type order struct {
 	Disk      bool   `json:"disk"`
 	MS        ms     `json:"ms"`
 	Result    string `json:"result"`
+	Reason    string `json:"reason"`
 }
 
 type ms float64
@@ -129,7 +130,7 @@ func (d *driver) obey(order order) (answer, error) {
 	d.mu.Lock()
 	named, isKnown := d.held[order.As]
 	switch order.Do {
-	case "release", "done", "forget":
+	case "release", "done", "fail", "forget":
 		delete(d.held, order.As)
 		delete(d.cancels, order.As)
 	}
@@ -157,6 +158,8 @@ func (d *driver) obey(order order) (answer, error) {
 			return answer{"is": "done"}, named.member.Done(ctx)
 		}
 		return answer{"is": "done"}, named.run.Done(ctx, order.Result)
+	case "fail":
+		return answer{"is": "failed"}, named.run.Fail(ctx, errors.New(order.Reason))
 	case "forget":
 		named = held{}
 		// Once for the finalizer of the hold, and once more for what it referred to.

@@ -140,8 +140,8 @@ class HoldBase:
         if verb == "RELEASE" and self._depth > 1:
             self._depth -= 1
             return Finished(is_ended=not is_lost, at_once=True)
-        # A release of a hold that is lost is a courtesy. The result of work counts even then.
-        retry_for = self._lives_for if verb == "DONE" or not is_lost else 0.0
+        # A release of a hold that is lost is a courtesy. Work that is done or has failed counts even then.
+        retry_for = 0.0 if verb == "RELEASE" and is_lost else self._lives_for
         confirm = self._settings.confirm if verb == "DONE" else None
         words = self._request.verb(verb, *more)
         return await self._finish(_steps.finish, talk, words, retry_for=retry_for, confirm=confirm)

@@ -186,6 +186,10 @@ impl Driver {
                 run.done(Some(order.text("result").as_bytes())).await?;
                 "done"
             }
+            ("fail", Held::Run(run)) => {
+                run.fail(order.text("reason")).await?;
+                "failed"
+            }
             ("forget", held) => {
                 drop(held);
                 "forgotten"

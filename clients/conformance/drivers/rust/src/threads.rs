@@ -166,6 +166,10 @@ impl Driver {
                 run.done(Some(order.text("result").as_bytes()))?;
                 "done"
             }
+            ("fail", Held::Run(run)) => {
+                run.fail(order.text("reason"))?;
+                "failed"
+            }
             ("forget", held) => {
                 drop(held);
                 "forgotten"
