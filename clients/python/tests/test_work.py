@@ -104,6 +104,14 @@ def test_result_may_be_stored_as_it_is(client: Any) -> None:
     assert client.execute_command("DONCE.GET", "w")[1] == b"ch_7"
 
 
+def test_result_that_is_no_json_is_an_error_that_names_its_key(client: Any) -> None:
+    """Another program has stored it."""
+    _, token, _, _ = client.execute_command("DONCE.BEGIN", "w")
+    client.execute_command("DONCE.DONE", "w", token, "RESULT", "ch_7")
+    with pytest.raises(ValueError, match=r"'w'.*Expecting value"):
+        once(client, "w")(list)()
+
+
 def test_failed_work_is_handed_on_until_its_attempts_are_used_up(client: Any) -> None:
     @once(client, "w", max_attempts=2)
     def work() -> None:

@@ -344,9 +344,12 @@ class OnceBase(Generic[ClientType, BeginType]):
         def begin(*args: Any, **kwargs: Any) -> BeginType:
             return self.begin(client, key(*args, **kwargs) if callable(key) else key, **options)
 
-        def read(run: Run[Any]) -> Any:
-            # The work may have been done by begin(), without a result.
-            return None if run.result is None else loads(_cast(bytes, run.result))
+        def read(key: str, result: Any) -> Any:
+            try:
+                # The work may have been done by begin(), without a result.
+                return None if result is None else loads(result)
+            except ValueError as error:
+                raise ValueError(f"the result of {key!r} cannot be read: {error}") from error
 
         def decorate(function: Function) -> Function:
             return _cast(Function, functools.wraps(function)(self._once(function, begin, dumps, read)))
@@ -368,7 +371,7 @@ class OnceBase(Generic[ClientType, BeginType]):
         function: Callable[..., Any],
         begin: Callable[..., BeginType],
         dumps: Callable[[Any], Union[bytes, str]],
-        read: Callable[[Run[Any]], Any],
+        read: Callable[[str, Any], Any],
     ) -> Callable[..., Any]:
         """Returns the function that begins the work, and does it or reads its result."""
         raise NotImplementedError

@@ -121,9 +121,10 @@ class Begin(Block[Run[Hold]], BeginBase[Hold]):
 class Once(OnceBase[Client, Begin]):
     def _once(self, function: Any, begin: Any, dumps: Any, read: Any) -> Callable[..., Any]:
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            async with begin(*args, **kwargs) as found:
+            work = begin(*args, **kwargs)
+            async with work as found:
                 if found.is_done:
-                    return read(found)
+                    return read(work.key, found.result)
                 result = await function(*args, **kwargs)
                 found.result = dumps(result)
                 return result
