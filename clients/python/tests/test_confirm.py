@@ -4,13 +4,13 @@ import asyncio
 import threading
 import time
 from dataclasses import replace
-from typing import Any, List, Optional
+from typing import Any, List, Optional, cast
 
 import pytest
 import redis
 import redis.asyncio
 from servers import SOON, Server, closing, eventually, replica_of
-from story import GONE, GRANTED, QUEUED, REQUEST, Story, script
+from story import GONE, GRANTED, QUEUED, REQUEST, Script, Story, script
 
 import dsync
 from dsync import _steps, aio
@@ -145,16 +145,19 @@ def test_try_tells_that_it_was_not_confirmed(story: Story) -> None:
         story.run(acquire(0), (dsync.NotConfirmed("k", 0, 1), 0.5), redis.ResponseError("NOPERM"), 1)
 
 
+def done(request: Request = REQUEST, **words: Any) -> Script:
+    return lambda talk: _steps.finish(cast(Any, talk), request, "DONE", retry_for=5, **words)
+
+
 def test_done_that_may_be_repeated_is_not_confirmed(story: Story) -> None:
     sent = ConnectionError("closed")
     sent.is_in_doubt = True  # type: ignore[attr-defined]
-    done = REQUEST.verb("DONE")
-    assert story.run(script(_steps.finish, REQUEST, done, 5, ONE), GONE, 1) == (True, False)
+    assert story.run(done(confirm=ONE), GONE, 1)
     for error in (sent, dsync.NotConfirmed("k", 0, 1)):
         with pytest.raises(dsync.NotConfirmed) as few:
-            story.run(script(_steps.finish, REQUEST, done, 5, ONE), error, 1)
+            story.run(done(confirm=ONE), error, 1)
         assert (few.value.have, few.value.wanted) == (0, 1)
-    assert story.run(script(_steps.finish, REQUEST, done, 5), sent, 1) == (True, False)
+    assert story.run(done(), sent, 1)
 
 
 def test_done_that_may_be_repeated_comes_behind_a_renewal(story: Story) -> None:
@@ -166,11 +169,11 @@ def test_done_that_may_be_repeated_comes_behind_a_renewal(story: Story) -> None:
 
     def end(request: Request, *replies: Any) -> Any:
         story.said.clear()
-        return story.run(script(_steps.finish, request, request.verb("DONE"), 5, ONE, lease), *replies)
+        return story.run(done(request, confirm=ONE, lease=lease), *replies)
 
-    assert end(REQUEST, sent, 1) == (True, False)
+    assert end(REQUEST, sent, 1)
     assert story.said == ["DLOCK.DONE k t", "DLOCK.RENEW k t PX 9000 + DLOCK.DONE k t"]
-    assert end(once, sent, [0, 0]) == (False, False), "another attempt has begun"
+    assert not end(once, sent, [0, 0]), "another attempt has begun"
     # Of a member 0 may be the answer to a repetition as well, of which nobody knows who has the first.
     for request, replies in ((REQUEST, [0, 1]), (REQUEST, [0, 0]), (once, [0, 1]), (once, [GONE, 1])):
         with pytest.raises(dsync.NotConfirmed, match="0 of 1"):

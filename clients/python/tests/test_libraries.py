@@ -10,7 +10,7 @@ import redis.exceptions
 import valkey
 import valkey.asyncio
 import valkey.exceptions
-from servers import Server, eventually
+from servers import Proxy, Server, eventually
 from test_lock import holders, waiters
 
 import dsync
@@ -96,6 +96,14 @@ async def test_lock_class_of_asyncio_grants_a_token_once(server: Server) -> None
     await one.release()
     assert await two.acquire(token="task-7")
     await client.aclose()
+
+
+def test_lock_class_takes_a_release_whose_answer_was_lost_for_one(client: Any, proxy: Proxy) -> None:
+    """The second request found no hold, because the first had ended it: LockNotOwnedError."""
+    with redis.Redis(port=proxy.port).lock("k", timeout=30, lock_class=dsync.redis_lock.Lock):
+        proxy.cut_answers()
+        threading.Timer(0.5, proxy.mend).start()
+    assert holders(client, "k") == 0
 
 
 def test_lock_class_waits_in_the_queue(client: Any) -> None:

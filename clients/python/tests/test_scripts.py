@@ -5,7 +5,7 @@ import pwd
 import socket
 import threading
 from types import SimpleNamespace
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, cast
 
 import pytest
 import redis
@@ -188,11 +188,16 @@ def test_older_renewal_does_not_shorten_the_lease(story: Story) -> None:
     assert lease.lost_at() == 1_005.0 + 9.0 - 0.9
 
 
+def end(verb: str, retry_for: float = 5.0) -> Script:
+    return lambda talk: _steps.finish(cast(Any, talk), REQUEST, verb, retry_for=retry_for)
+
+
 def test_release_is_repeated_until_it_is_answered(story: Story) -> None:
-    assert story.run(script(_steps.finish, REQUEST, REQUEST.verb("RELEASE"), 5), GONE, GONE, 1) == (True, False)
-    assert story.run(script(_steps.finish, REQUEST, REQUEST.verb("RELEASE"), 5), 0) == (False, True)
+    assert story.run(end("RELEASE"), GONE, GONE, 1)
+    assert story.run(end("RELEASE"), GONE, 0)
+    assert not story.run(end("RELEASE"), 0)
     with pytest.raises(ConnectionError):
-        story.run(script(_steps.finish, REQUEST, REQUEST.verb("RELEASE"), 5), *[GONE] * 200)
+        story.run(end("RELEASE"), *[GONE] * 200)
 
 
 @pytest.mark.parametrize("verb", ["RELEASE", "DONE"])
@@ -200,25 +205,29 @@ def test_end_is_repeated_for_as_long_as_the_server_can_know_the_hold(story: Stor
     """It was given up after 5 s: the promoted server had the hold for another lease, and work was done twice."""
     retry_for = _steps.lives_for(REQUEST.lease)
     assert retry_for == REQUEST.lease + 5
-    end = script(_steps.finish, REQUEST, REQUEST.verb(verb), retry_for)
-    assert story.run(end, *[(GONE, 2)] * 6, 1) == (True, False)
+    assert story.run(end(verb, retry_for), *[(GONE, 2)] * 6, 1)
     assert story.time > 1_000 + REQUEST.lease
 
 
 def test_refused_done_becomes_fail_and_the_refusal_is_raised(story: Story) -> None:
-    done, failed = REQUEST.verb("DONE"), REQUEST.verb("FAIL")
     refusal = redis.exceptions.ResponseError("RESULT is too long")
+    block = dsync.once.begin(redis.Redis(), "k")
+    hold: Any = SimpleNamespace(_end=lambda talk, verb, *_: end(verb)(talk))
+
+    def leave(talk: Any) -> Any:
+        return block._leaving(talk, dsync.Run(hold, 1), None, False)
+
     for replies in ((refusal, GONE, 1), (refusal, redis.exceptions.ResponseError("NOPERM"))):
         story.said.clear()
         with pytest.raises(redis.exceptions.ResponseError, match="too long"):
-            story.run(script(_steps.record, REQUEST, done, lambda _: failed, 5), *replies)
+            story.run(leave, *replies)
         assert story.said == ["DLOCK.DONE k t"] + ["DLOCK.FAIL k t"] * (len(replies) - 1)
     # An error that passes says nothing about the result.
     story.said.clear()
-    assert story.run(script(_steps.record, REQUEST, done, lambda _: failed, 5), GONE, 1) == (True, False)
+    story.run(leave, GONE, 1)
     assert story.said == ["DLOCK.DONE k t"] * 2
     with pytest.raises(ConnectionError):
-        story.run(script(_steps.record, REQUEST, done, lambda _: failed, 5), *[GONE] * 200)
+        story.run(leave, *[GONE] * 200)
     assert "DLOCK.FAIL k t" not in story.said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -28,6 +29,7 @@ from ._hold import HoldBase
 from ._lease import OF_THE_PARENT
 from ._performer import Performer, Talk
 from ._protocol import Done, GivenUp, Words, fields, holders, text
+from ._retry import passes
 from ._settings import DECORATOR, LOCK, ONCE, SEMAPHORE, Kind, Settings, Work, min_hold_words, option
 from ._source import check_client
 from ._steps import Grant
@@ -148,8 +150,7 @@ class ClaimBase(BlockBase[HoldType]):
         why = held._lease.why_lost()
         if self._kind.success != "RELEASE" and error is None:
             # The server's word counts here: an overdue member that nobody has ended yet can still be done.
-            ended = await held._end(talk, self._kind.success)
-            if not ended.counts:
+            if not await held._end(talk, self._kind.success):
                 raise HoldLost(held.key, held.fence, why or "it had ended before it was done")
             return
         had_ended = await held._end_quietly(talk, "RELEASE")
@@ -289,8 +290,16 @@ class BeginBase(BlockBase[Run[HoldType]]):
         if hold is None:
             return
         if error is None:
-            ended = await hold._record(talk, self._work.done(held.result), self._work.failed)
-            if not ended.is_ended:
+            try:
+                # The server's word counts here, not the clock: it is accepted after a lapse unless another has begun.
+                is_recorded = await hold._end(talk, "DONE", *self._work.done(held.result))
+            except Exception as refusal:
+                if not passes(refusal):
+                    # Without this the work would begin again after the lease only, and released it would not count.
+                    with contextlib.suppress(Exception):
+                        await hold._end(talk, "FAIL", *self._work.failed(refusal))
+                raise
+            if not is_recorded:
                 why = "another attempt has begun since, and this result is not recorded"
                 raise HoldLost(hold.key, hold.fence, OF_THE_PARENT if hold._lease.is_of_the_parent else why)
         elif is_cancelled:

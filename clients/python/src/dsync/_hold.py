@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Awaitable, Callable, ClassVar, Optional, Tuple, Type
+from typing import Any, Callable, ClassVar, Optional, Type
 
 from . import _steps
 from ._lease import Lease, now, weakly
@@ -12,7 +12,7 @@ from ._protocol import Word
 from ._renewals import Renewed, renewals_of
 from ._retry import log, passes
 from ._settings import Settings
-from ._steps import Finished, Grant
+from ._steps import Grant
 from .errors import HoldLost
 
 
@@ -134,17 +134,27 @@ class HoldBase:
         self._has_begun = False
         self._watch()
 
-    async def _end(self, talk: Talk, verb: str, *more: Word) -> Finished:
-        """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
-        is_lost = self._lease.why_lost() is not None
-        if verb == "RELEASE" and self._depth > 1:
+    async def _end(self, talk: Talk, verb: str, *more: Word) -> bool:
+        """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered. Returns whether it counts."""
+        lease, is_release = self._lease, verb == "RELEASE"
+        is_lost = lease.why_lost() is not None
+        if is_release and self._depth > 1:
             self._depth -= 1
-            return Finished(is_ended=not is_lost, at_once=True)
+            return not is_lost
+        if lease.is_of_the_parent:
+            return False
         # A release of a hold that is lost is a courtesy. Work that is done or has failed counts even then.
-        retry_for = 0.0 if verb == "RELEASE" and is_lost else self._lives_for
+        retry_for = 0.0 if is_release and is_lost else _steps.lives_for(self._settings.lease)
         confirm = self._settings.confirm if verb == "DONE" else None
-        words = self._request.verb(verb, *more)
-        return await self._finish(_steps.finish, talk, words, retry_for=retry_for, confirm=confirm)
+        self._is_ending = True
+        try:
+            return await _steps.finish(
+                talk, self._request, verb, *more, retry_for=retry_for, confirm=confirm, lease=lease
+            )
+        finally:
+            self._alarm.cancel()
+            lease.end("it was released")
+            self._renewals.remove(self._renewed)
 
     async def _end_quietly(self, talk: Talk, verb: str, *more: Word) -> bool:
         """Ends the hold after its block. The work is over, so a server out of reach is no error of the block.
@@ -152,40 +162,9 @@ class HoldBase:
         Returns whether the server says that the hold had ended before.
         """
         try:
-            ended = await self._end(talk, verb, *more)
+            return not await self._end(talk, verb, *more)
         except Exception as error:
             if not passes(error):
                 raise
             log.warning("%r could not be released, its lease will end it: %s", self.key, error)
             return False
-        return not ended.counts
-
-    async def _record(
-        self, talk: Talk, done: Tuple[Word, ...], failed: Callable[[Exception], Tuple[Word, ...]]
-    ) -> Finished:
-        """Sends DONE. If it is refused, sends FAIL with what ``failed`` returns, and raises the refusal.
-
-        The server's word counts here, not the clock: DONE after a lapse is accepted unless another has begun.
-        """
-        verb = self._request.verb
-        refused = lambda refusal: verb("FAIL", *failed(refusal))  # noqa: E731
-        return await self._finish(
-            _steps.record, talk, verb("DONE", *done), refused, retry_for=self._lives_for, confirm=self._settings.confirm
-        )
-
-    @property
-    def _lives_for(self) -> float:
-        return _steps.lives_for(self._settings.lease)
-
-    async def _finish(
-        self, script: Callable[..., Awaitable[Finished]], talk: Talk, *words: Any, **options: Any
-    ) -> Finished:
-        if self._lease.is_of_the_parent:
-            return Finished(is_ended=False, at_once=True)
-        self._is_ending = True
-        try:
-            return await script(talk, self._request, *words, **options, lease=self._lease)
-        finally:
-            self._alarm.cancel()
-            self._lease.end("it was released")
-            self._renewals.remove(self._renewed)

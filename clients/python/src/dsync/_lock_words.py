@@ -87,11 +87,9 @@ class LockWords:
 
     async def _releasing(self, talk: Talk, token: Any) -> None:
         asked = self._request(token)
-        try:
-            ended = await _own_type(_steps.finish(talk, asked, asked.verb("RELEASE"), _patience(asked)))
-        except OtherType:
-            ended = None
-        if ended is None or not ended.is_ended:
+        # A lock without `timeout` does not keep its caller a day.
+        retry_for = Settings.retry_for if asked.lease == NO_TIMEOUT else _steps.lives_for(asked.lease)
+        if not await _steps.finish(talk, asked, "RELEASE", retry_for=retry_for):
             raise self._told(self._not_owned, "Cannot release a lock that's no longer owned")
 
     async def _renewing(self, talk: Talk, seconds: Optional[float], adds: bool, what: str) -> bool:
@@ -143,11 +141,6 @@ async def _left(talk: Talk, asked: Request) -> int:
         return int(await _own_type(_steps.ask(talk, asked.verb("CHECK"), asked.key, Settings.retry_for)))
     except OtherType:
         return 0
-
-
-def _patience(asked: Request) -> float:
-    """Returns for how many seconds a release is repeated: a lock without ``timeout`` does not keep its caller a day."""
-    return Settings.retry_for if asked.lease == NO_TIMEOUT else _steps.lives_for(asked.lease)
 
 
 async def _own_type(script: Coroutine[Any, Any, Result]) -> Result:

@@ -7,15 +7,14 @@ request is withdrawn stands here only.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, List, Optional, Tuple, Union
 
 from . import _protocol
 from ._confirm import Confirm, Part
 from ._lease import Lease, now
-from ._protocol import ONCE, Done, GivenUp, Granted, Request, Waiting, Words, milliseconds
-from ._retry import Patience, is_in_doubt, passes, tells_the_end
+from ._protocol import ONCE, Done, GivenUp, Granted, Request, Waiting, Word, Words, milliseconds
+from ._retry import Patience, is_in_doubt, tells_the_end
 from .errors import NotConfirmed
 
 if TYPE_CHECKING:
@@ -211,18 +210,6 @@ async def renew_now(talk: Talk, request: Request, lease: float, confirm: Optiona
     return None if is_renewed else NOT_RENEWED
 
 
-class Finished(NamedTuple):
-    #: Whether the server has ended the hold now.
-    is_ended: bool
-    #: Whether it was asked once only. Otherwise an earlier request can have ended the hold, and its answer was lost.
-    at_once: bool
-
-    @property
-    def counts(self) -> bool:
-        """Whether the hold counts as ended by this. Not of DONE of a run, whose repetition is answered as the first."""
-        return self.is_ended or not self.at_once
-
-
 def lives_for(lease: float) -> float:
     """Returns for how many seconds the server can know a hold, if nobody renews it: a promoted one begins anew."""
     return lease + TAKEOVER_GRACE
@@ -231,16 +218,18 @@ def lives_for(lease: float) -> float:
 async def finish(
     talk: Talk,
     request: Request,
-    words: Words,
+    verb: str,
+    *more: Word,
     retry_for: float,
     confirm: Optional[Confirm] = None,
     lease: Optional[Lease] = None,
-) -> Finished:
-    """Sends RELEASE, DONE or FAIL until it is answered. Raises the last error after ``retry_for`` seconds without.
+) -> bool:
+    """Sends RELEASE, DONE or FAIL until it is answered. Returns whether the hold counts as ended by that.
 
-    With ``confirm`` the answer to DONE has to be confirmed in that time, where it was given. A repeated DONE is no
-    write, and WAIT behind it knows nothing of the replicas. So where one may have been carried out, the next comes
-    right behind a RENEW of the ``lease``, in the same write: if that finds the hold, this DONE is the first.
+    Raises the last error after ``retry_for`` seconds without an answer. With ``confirm`` the answer to DONE has to be
+    confirmed in that time, where it was given. A repeated DONE is no write, and WAIT behind it knows nothing of the
+    replicas. So where one may have been carried out, the next comes right behind a RENEW of the ``lease``, in the same
+    write: if that finds the hold, this DONE is the first.
     """
     patience = Patience(request.key, retry_for)
     behind = None if confirm is None else replace(confirm, until=now() + retry_for)
@@ -249,9 +238,9 @@ async def finish(
         renewal: List[Words] = []
         if in_doubt and confirm is not None and lease is not None and lease.why_lost() is None:
             renewal = [request.renewal(lease.asks_for(lease.seconds))]
-        part = Part([*renewal, words], behind if renewal or not in_doubt else None)
+        part = Part([*renewal, request.verb(verb, *more)], behind if renewal or not in_doubt else None)
         try:
-            reply = await talk.ask_last(part, min(LONGEST_TRY, max(retry_for, WITHDRAW_WITHIN)))
+            reply = int(await talk.ask_last(part, min(LONGEST_TRY, max(retry_for, WITHDRAW_WITHIN))))
             break
         except Exception as error:
             if tells_the_end(error):
@@ -260,31 +249,13 @@ async def finish(
             at_once = False
             in_doubt = in_doubt or is_in_doubt(error)
             await talk.pause(patience.pause_after(error))
+    # The run's DONE is answered as the first was: by 0 only if another has begun.
+    is_answered_again = verb == "DONE" and request.family is ONCE
     may_be_repeated = in_doubt and not (renewal and part.is_first)
-    # Only a run is told by 0 that another has begun.
-    if confirm is not None and may_be_repeated and (int(reply) or request.family is not ONCE):
+    if confirm is not None and may_be_repeated and (reply or not is_answered_again):
         raise NotConfirmed(request.key, 0, confirm.wanted())
-    return Finished(int(reply) > 0, at_once)
-
-
-async def record(
-    talk: Talk,
-    request: Request,
-    done: Words,
-    failed: Callable[[Exception], Words],
-    retry_for: float,
-    confirm: Optional[Confirm] = None,
-    lease: Optional[Lease] = None,
-) -> Finished:
-    """Sends DONE as :func:`finish` does. A result that is refused is a failed attempt, and the refusal is raised."""
-    try:
-        return await finish(talk, request, done, retry_for, confirm, lease)
-    except Exception as refusal:
-        if not passes(refusal):
-            # Without this the work would be begun again after the lease only, and an attempt released would not count.
-            with contextlib.suppress(Exception):
-                await finish(talk, request, failed(refusal), retry_for)
-        raise
+    # Otherwise an earlier request can have ended the hold, and its answer was lost.
+    return reply > 0 or not (at_once or is_answered_again)
 
 
 async def wait_for_round(talk: Talk, key: str, timeout: Optional[float], retry_for: float) -> Optional[Tuple[int, int]]:

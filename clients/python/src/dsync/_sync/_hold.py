@@ -64,7 +64,7 @@ class Hold(HoldBase):
         Repeats the request for the lease and five seconds more, while the server can know the hold; asks once if the
         hold is lost. Then raises the error of the connection, and the lease ends the hold.
         """
-        return run(self._end, self._client, self.key, "RELEASE").counts
+        return run(self._end, self._client, self.key, "RELEASE")
 
     def _watch(self) -> None:
         moment = min(self._renewed.due_at, self._lease.lost_at())

@@ -57,7 +57,7 @@ class Hold(HoldBase):
 
     async def release(self) -> bool:
         """Ends the hold. Returns whether it still lived; see :meth:`dsync.Hold.release`."""
-        return (await run(self._end, self._client, self.key, "RELEASE")).counts
+        return await run(self._end, self._client, self.key, "RELEASE")
 
     def _watch(self) -> None:
         moment = self._look()
