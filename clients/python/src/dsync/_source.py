@@ -72,16 +72,20 @@ class Source(NamedTuple):
         return self.connection_class(**{**self.settings, **settings})
 
     def error(self, kind: str, message: str) -> Exception:
-        """Returns an error of the library's own class of this name, so that callers catch one kind."""
-        for base in self.connection_class.__mro__:
-            exceptions = sys.modules.get(f"{base.__module__.split('.')[0]}.exceptions")
-            error = getattr(exceptions, kind, None)
-            if error is not None:
-                return error(message)  # type: ignore[no-any-return]
-        return ConnectionError(message)
+        return library_error(self.connection_class, kind, message)
 
     def no_answer(self, within: float) -> Exception:
         return self.error("TimeoutError", f"the server did not answer within {within:.1f} s")
+
+
+def library_error(of: Type[Any], kind: str, message: str) -> Exception:
+    """Returns an error of this name of the library that has the class, so that callers catch one kind."""
+    for base in of.__mro__:
+        exceptions = sys.modules.get(f"{base.__module__.split('.')[0]}.exceptions")
+        error = getattr(exceptions, kind, None)
+        if error is not None:
+            return error(message)  # type: ignore[no-any-return]
+    return ConnectionError(message)
 
 
 def name(error: Exception, *names: str) -> None:

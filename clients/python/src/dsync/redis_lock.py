@@ -5,9 +5,6 @@
 Its errors are those of redis-py, ``redis.exceptions.LockError`` and ``LockNotOwnedError``.
 """
 
-from __future__ import annotations
-
-from redis.exceptions import LockError, LockNotOwnedError
 from redis.lock import Lock as _Lock
 
 from ._sync._lock_class import LockClass
@@ -15,6 +12,3 @@ from ._sync._lock_class import LockClass
 
 class Lock(LockClass, _Lock):
     """``redis.lock.Lock`` with dsync behind it; see :mod:`dsync._lock_words` for what differs."""
-
-    _error = LockError
-    _not_owned = LockNotOwnedError

@@ -5,9 +5,6 @@
 Its errors are those of valkey-py, ``valkey.exceptions.LockError`` and ``LockNotOwnedError``.
 """
 
-from __future__ import annotations
-
-from valkey.exceptions import LockError, LockNotOwnedError
 from valkey.lock import Lock as _Lock
 
 from ._sync._lock_class import LockClass
@@ -15,6 +12,3 @@ from ._sync._lock_class import LockClass
 
 class Lock(LockClass, _Lock):
     """``valkey.lock.Lock`` with dsync behind it; see :mod:`dsync._lock_words` for what differs."""
-
-    _error = LockError
-    _not_owned = LockNotOwnedError

@@ -5,16 +5,10 @@
 Its errors are those of redis-py, ``redis.exceptions.LockError`` and ``LockNotOwnedError``.
 """
 
-from __future__ import annotations
-
 from redis.asyncio.lock import Lock as _Lock
-from redis.exceptions import LockError, LockNotOwnedError
 
 from ._lock_class import LockClass
 
 
 class Lock(LockClass, _Lock):
     """``redis.asyncio.lock.Lock`` with dsync behind it; see :mod:`dsync._lock_words` for what differs."""
-
-    _error = LockError
-    _not_owned = LockNotOwnedError

@@ -5,16 +5,10 @@
 Its errors are those of valkey-py, ``valkey.exceptions.LockError`` and ``LockNotOwnedError``.
 """
 
-from __future__ import annotations
-
 from valkey.asyncio.lock import Lock as _Lock
-from valkey.exceptions import LockError, LockNotOwnedError
 
 from ._lock_class import LockClass
 
 
 class Lock(LockClass, _Lock):
     """``valkey.asyncio.lock.Lock`` with dsync behind it; see :mod:`dsync._lock_words` for what differs."""
-
-    _error = LockError
-    _not_owned = LockNotOwnedError
