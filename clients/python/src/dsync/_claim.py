@@ -33,7 +33,7 @@ from ._retry import passes
 from ._settings import DECORATOR, LOCK, ONCE, SEMAPHORE, Kind, Settings, Work, min_hold_words, option
 from ._source import check_client
 from ._steps import Grant
-from .errors import Holder, HoldLost, NotAcquired, WorkFailed
+from .errors import Holder, HoldLost, WorkFailed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -106,8 +106,7 @@ class BlockBase(Generic[Held]):
             return outcome
         if isinstance(outcome, GivenUp):
             raise WorkFailed(self.key, outcome.reason, outcome.attempts)
-        state, found = await _steps.who_holds(talk, request, self._settings.wait == 0)
-        raise NotAcquired(self.key, found, state)
+        raise await _steps.not_acquired(talk, request, self._settings.wait == 0)
 
     def _again(self) -> Optional[Held]:
         """Returns what this thread or task holds of the key already, entered once more."""

@@ -46,8 +46,6 @@ class Granted:
 
 
 class Waiting(NamedTuple):
-    #: Counts from 1, which is next in line.
-    place: int
     #: Where the server announces the turn.
     channel: str
 
@@ -141,7 +139,7 @@ def answer(reply: Any) -> Answer:
         return Granted(int(reply[1]))
     kind = text(reply[0])
     if kind == "WAITING":
-        return Waiting(int(reply[1]), text(reply[2]))
+        return Waiting(text(reply[2]))
     if kind == "RUN":
         return Granted(int(reply[2]), int(reply[3]))
     if kind == "DONE":
@@ -153,14 +151,8 @@ def answer(reply: Any) -> Answer:
     return Granted(int(reply[1]), index=int(reply[2]))
 
 
-def state_and_holders(reply: Any) -> Tuple[Optional[str], List[Holder]]:
-    """Reads the state and the first holders out of INFO's reply."""
-    info = fields(reply)
-    state = info.get("state")
-    return (None if state is None else text(state)), holders(info)
-
-
 def holders(info: Mapping[str, Any]) -> List[Holder]:
+    """Reads the first holders out of INFO's reply."""
     return [_holder(fields(row)) for row in info.get("first-holders") or []]
 
 

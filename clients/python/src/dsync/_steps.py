@@ -7,15 +7,16 @@ request is withdrawn stands here only.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple, Union
 
 from . import _protocol
 from ._confirm import Confirm, Part
 from ._lease import Lease, now
-from ._protocol import ONCE, Done, GivenUp, Granted, Request, Waiting, Word, Words, milliseconds
+from ._protocol import ONCE, Done, GivenUp, Granted, Request, Waiting, Word, Words, fields, holders, milliseconds, text
 from ._retry import Patience, is_in_doubt, tells_the_end
-from .errors import NotConfirmed
+from .errors import NotAcquired, NotConfirmed
 
 if TYPE_CHECKING:
     from ._performer import Talk
@@ -63,125 +64,113 @@ async def acquire(talk: Talk, request: Request, settings: Settings) -> Outcome:
     However it ends without a grant, a request that the server may know of is withdrawn: its grant, which nobody would
     hear of, would hold up the others for a lease.
     """
-    asking = _Asking(request)
-    within = WITHDRAW_TRY_WITHIN if settings.wait == 0 else WITHDRAW_WITHIN
+    is_try = settings.wait == 0
+    asking = _Asking(talk, request, settings)
     try:
-        outcome = await _ask_until_over(talk, asking, settings)
+        return await (asking.outcome_of_a_try() if is_try else asking.outcome())
     except GeneratorExit:
+        # Nothing can be awaited any more.
+        asking.may_be_known = False
         raise
-    except BaseException:
+    finally:
         if asking.may_be_known:
-            await withdraw(talk, asking.request, within)
-        raise
-    if asking.may_be_known:
-        await withdraw(talk, asking.request, within)
-    return outcome
+            await withdraw(talk, asking.request, WITHDRAW_TRY_WITHIN if is_try else WITHDRAW_WITHIN)
 
 
-@dataclass
 class _Asking:
-    """How far a request has come."""
+    """A request on its way."""
 
-    request: Request
-    #: Whether the server may have a grant or a place for the request that the caller does not know of.
-    may_be_known: bool = False
+    def __init__(self, talk: Talk, request: Request, settings: Settings) -> None:
+        self.request = request
+        #: Whether the server may have a grant or a place for the request that the caller does not know of.
+        self.may_be_known = False
+        self._talk = talk
+        self._settings = settings
 
+    async def outcome(self) -> Outcome:
+        """Takes a kept place in the queue (QUEUE), which survives a broken connection and a failover.
 
-async def _ask_until_over(talk: Talk, asking: _Asking, settings: Settings) -> Outcome:
-    """Takes a kept place in the queue (QUEUE), which survives a broken connection and a failover.
+        It waits there with BLOCK on a connection of its own, or without a connection until its turn is announced.
+        """
+        talk, settings, confirm = self._talk, self._settings, self._settings.confirm
+        deadline = None if settings.wait is None else now() + settings.wait
+        patience = Patience(self.request.key, settings.retry_for, deadline)
+        has_place = False
+        watched: Optional[str] = None
+        while True:
+            sent = now()
+            self.may_be_known = True
+            try:
+                if has_place and settings.own_connection:
+                    seconds = _at_most(LONGEST_BLOCK, deadline)
+                    reply = await talk.block(self.request.words("BLOCK", milliseconds(seconds)), seconds, confirm)
+                else:
+                    reply = await talk.ask(self.request.words("QUEUE", milliseconds(KEPT_FOR)), LONGEST_TRY, confirm)
+                answer = _protocol.answer(reply)
+                patience.answered()
+                if isinstance(answer, (Done, GivenUp)):
+                    self.may_be_known = False
+                    return answer
+                if isinstance(answer, Granted):
+                    grant = await self._accept(answer, sent, confirm)
+                    if grant is not None:
+                        return grant
+                    has_place = False
+                elif deadline is not None and now() >= deadline:
+                    return None
+                elif isinstance(answer, Waiting):
+                    has_place = True
+                    if not settings.own_connection and answer.channel != watched:
+                        # The turn may have come before the subscription, so ask once more right after it.
+                        await talk.watch(answer.channel)
+                        watched = answer.channel
+                    elif not settings.own_connection:
+                        # Messages can be lost, and the place is kept only if the request is repeated.
+                        await talk.turn(_at_most(ASK_AGAIN_AFTER, deadline))
+                # Otherwise BLOCK has run out. The place is kept, and the next BLOCK goes on there.
+            except Exception as error:
+                pause = patience.pause_after(error)
+                # Ask the server, which may be another one by now, whether the place still stands.
+                has_place, watched = False, None
+                await talk.pause(pause)
 
-    It waits there with BLOCK on a connection of its own, or without a connection until its turn is announced.
-    """
-    if settings.wait == 0:
-        return await _try(talk, asking, settings.confirm)
-    deadline = None if settings.wait is None else now() + settings.wait
-    patience = Patience(asking.request.key, settings.retry_for, deadline)
-    confirm, keep = settings.confirm, milliseconds(KEPT_FOR)
-    has_place = False
-    watched: Optional[str] = None
-    while True:
-        sent = now()
-        asking.may_be_known = True
-        try:
-            if has_place and settings.own_connection:
-                seconds = _at_most(LONGEST_BLOCK, deadline)
-                reply = await talk.block(asking.request.words("BLOCK", milliseconds(seconds)), seconds, confirm)
-            else:
-                reply = await talk.ask(asking.request.words("QUEUE", keep), LONGEST_TRY, confirm)
-            answer = _protocol.answer(reply)
-            patience.answered()
-            if isinstance(answer, (Done, GivenUp)):
-                asking.may_be_known = False
-                return answer
-            if isinstance(answer, Granted):
-                grant = await _accept(talk, asking, answer, sent, confirm)
-                if grant is not None:
-                    return grant
-                has_place = False
-            elif deadline is not None and now() >= deadline:
+    async def outcome_of_a_try(self) -> Outcome:
+        """Asks once; again only if no answer comes. Leaves time for the withdrawal."""
+        confirm = self._settings.confirm
+        over_at = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
+        patience = Patience(self.request.key, LONGEST_TRY, over_at)
+        while True:
+            sent = now()
+            self.may_be_known = True
+            try:
+                within = max(WITHDRAW_TRY_WITHIN, over_at - sent)
+                if confirm is not None:
+                    # Half of the time is for the server, the rest for its replicas.
+                    within, confirm = within / 2, confirm.at_most(within / 4)
+                answer = _protocol.answer(await self._talk.ask(self.request.words(), within, confirm))
+                if isinstance(answer, Granted):
+                    return await self._accept(answer, sent, confirm)
+                self.may_be_known = False
+                return answer if isinstance(answer, (Done, GivenUp)) else None
+            except Exception as error:
+                await self._talk.pause(patience.pause_after(error))
+
+    async def _accept(self, granted: Granted, sent: float, confirm: Optional[Confirm]) -> Optional[Grant]:
+        """Returns the grant, or ``None`` if the hold has ended already and a new request has to be made."""
+        request = self.request
+        # A grant that came by waiting can be as old as the request: renew it, unless that was sent a moment ago.
+        if now() - sent > request.lease / 10:
+            sent = now()
+            if not int(await self._talk.ask(request.renewal(request.lease), confirm=confirm)):
+                self.request = request.afresh()
+                self.may_be_known = False
                 return None
-            elif isinstance(answer, Waiting):
-                has_place = True
-                if not settings.own_connection:
-                    watched = await _await_turn(talk, answer.channel, watched, deadline)
-            # Otherwise BLOCK has run out. The place is kept, and the next BLOCK goes on there.
-        except Exception as error:
-            pause = patience.pause_after(error)
-            # Ask the server, which may be another one by now, whether the place still stands.
-            has_place, watched = False, None
-            await talk.pause(pause)
-
-
-async def _try(talk: Talk, asking: _Asking, confirm: Optional[Confirm]) -> Outcome:
-    """Asks once; again only if no answer comes. Leaves time for the withdrawal."""
-    over_at = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
-    patience = Patience(asking.request.key, LONGEST_TRY, over_at)
-    while True:
-        sent = now()
-        asking.may_be_known = True
-        try:
-            within = max(WITHDRAW_TRY_WITHIN, over_at - sent)
-            if confirm is not None:
-                # Half of the time is for the server, the rest for its replicas.
-                within, confirm = within / 2, confirm.at_most(within / 4)
-            answer = _protocol.answer(await talk.ask(asking.request.words(), within, confirm))
-            if isinstance(answer, Granted):
-                return await _accept(talk, asking, answer, sent, confirm)
-            asking.may_be_known = False
-            return answer if isinstance(answer, (Done, GivenUp)) else None
-        except Exception as error:
-            await talk.pause(patience.pause_after(error))
-
-
-async def _accept(
-    talk: Talk, asking: _Asking, granted: Granted, sent: float, confirm: Optional[Confirm]
-) -> Optional[Grant]:
-    """Returns the grant, or ``None`` if the hold has ended already and a new request has to be made."""
-    request = asking.request
-    # A grant that came by waiting can be as old as the request: renew it, unless that was sent a moment ago.
-    if now() - sent > request.lease / 10:
-        sent = now()
-        if not int(await talk.ask(request.renewal(request.lease), confirm=confirm)):
-            asking.request = request.afresh()
-            asking.may_be_known = False
-            return None
-    asking.may_be_known = False
-    return Grant(request, granted.fence, granted.attempt, granted.index, sent)
+        self.may_be_known = False
+        return Grant(request, granted.fence, granted.attempt, granted.index, sent)
 
 
 def _at_most(seconds: float, deadline: Optional[float]) -> float:
     return seconds if deadline is None else max(0.0, min(seconds, deadline - now()))
-
-
-async def _await_turn(talk: Talk, channel: str, watched: Optional[str], deadline: Optional[float]) -> str:
-    """Waits until it is worth asking again. Returns the channel that is watched now."""
-    if channel != watched:
-        # The turn may have come before the subscription, so ask once more right after it.
-        await talk.watch(channel)
-    else:
-        # Messages can be lost, and the place is kept only if the request is repeated.
-        await talk.turn(_at_most(ASK_AGAIN_AFTER, deadline))
-    return channel
 
 
 async def withdraw(talk: Talk, request: Request, within: float = WITHDRAW_WITHIN) -> None:
@@ -289,10 +278,10 @@ async def ask(talk: Talk, words: Words, key: str, retry_for: float) -> Any:
             await talk.pause(patience.pause_after(error))
 
 
-async def who_holds(talk: Talk, request: Request, is_try: bool) -> Any:
-    """Looks up who holds the key, for the message of an error. It fails silently."""
-    try:
-        within = WITHDRAW_TRY_WITHIN if is_try else WITHDRAW_WITHIN
-        return _protocol.state_and_holders(await talk.ask(request.info(), within))
-    except Exception:
-        return None, []
+async def not_acquired(talk: Talk, request: Request, is_try: bool) -> NotAcquired:
+    """Returns the error for a wait that is over. It names who holds the key, if the server tells that in time."""
+    info: Mapping[str, Any] = {}
+    with contextlib.suppress(Exception):
+        info = fields(await talk.ask(request.info(), WITHDRAW_TRY_WITHIN if is_try else WITHDRAW_WITHIN))
+    state = info.get("state")
+    return NotAcquired(request.key, holders(info), None if state is None else text(state))
