@@ -7,12 +7,12 @@ import json
 import subprocess
 import threading
 from concurrent.futures import Future
-from typing import Any, Dict, List
+from typing import Any
 
 #: How long an answer may take that must come.
 SOON = 60.0
 
-Answer = Dict[str, Any]
+Answer = dict[str, Any]
 
 
 class Cannot(Exception):
@@ -22,15 +22,15 @@ class Cannot(Exception):
 class Driver:
     """One process, which works through one client. Orders run side by side; each has one answer."""
 
-    def __init__(self, command: List[str], mode: str, ports: List[int]) -> None:
+    def __init__(self, command: list[str], mode: str, ports: list[int]) -> None:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
         )
         self._numbers = itertools.count(1)
-        self._pending: Dict[int, Future[Answer]] = {}
-        self._orders: Dict[int, str] = {}
+        self._pending: dict[int, Future[Answer]] = {}
+        self._orders: dict[int, str] = {}
         self._has_ended = False
-        self._said: List[str] = []
+        self._said: list[str] = []
         threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._keep_stderr, daemon=True).start()
         connected = self.ask("connect", mode=mode, ports=ports)
@@ -58,7 +58,7 @@ class Driver:
         """Gives an order, and waits for its answer."""
         return self.begin(order, **words).result(timeout=within)
 
-    def unanswered(self) -> List[str]:
+    def unanswered(self) -> list[str]:
         """The orders whose answers have not come."""
         return list(self._orders.values())
 

@@ -10,17 +10,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Optional
+from typing import Optional
 
 LEAVE_OUT = "DSYNC_TEST_NO_NAMESPACES"
 INSIDE = "DSYNC_SOAK_IS_INSIDE"
 #: The runner's address, and how those of the hosts begin.
 HERE, SUBNET = "10.77.0.254", "10.77.0."
 #: As root, and otherwise as root of a user namespace.
-WAYS: List[List[str]] = [["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"]]
+WAYS: list[list[str]] = [["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"]]
 
 
-def way() -> Optional[List[str]]:
+def way() -> Optional[list[str]]:
     """Returns the words before a command that runs in a new network namespace. None, said aloud, if there are none."""
     if os.environ.get(LEAVE_OUT, "0") not in ("", "0"):
         print(f"left out: {LEAVE_OUT} is set, so no host is cut off", flush=True)
@@ -35,7 +35,7 @@ def way() -> Optional[List[str]]:
     return None
 
 
-def enter(words: List[str]) -> None:
+def enter(words: list[str]) -> None:
     """Runs this program again in a network namespace, unless it does already."""
     if os.environ.get(INSIDE) != str(os.getpid()):
         # unshare replaces itself by the program, which keeps the process id.
@@ -49,7 +49,7 @@ def enter(words: List[str]) -> None:
     ip(f"address add {HERE}/24 dev near")
 
 
-def ip(line: str, entry: Optional[List[str]] = None) -> None:
+def ip(line: str, entry: Optional[list[str]] = None) -> None:
     subprocess.run([*(entry or []), "ip", *line.split()], check=True)
 
 

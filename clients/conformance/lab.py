@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Optional
 
 from servers import Cluster, Proxy, Server, eventually, promote, replica_of
 
@@ -13,12 +13,12 @@ from driver import Driver
 class Lab:
     """Servers of one mode (`one`, `pair`: with a replica, `sentinel`, `cluster`), and the driver."""
 
-    def __init__(self, command: List[str], mode: str) -> None:
+    def __init__(self, command: list[str], mode: str) -> None:
         self._command = command
         self.mode = mode
-        self._servers: List[Server] = []
-        self._drivers: List[Driver] = []
-        self._proxies: List[Proxy] = []
+        self._servers: list[Server] = []
+        self._drivers: list[Driver] = []
+        self._proxies: list[Proxy] = []
         self._aside = ThreadPoolExecutor()
         self._cluster: Optional[Cluster] = None
         #: A key of `server`.
@@ -43,7 +43,7 @@ class Lab:
             self._cluster.close()
         self._aside.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self) -> List[int]:
+    def _start(self) -> list[int]:
         """Starts the servers: `server`, which has the key, `standby`, which takes over. Returns the ports to know."""
         if self.mode == "cluster":
             self._cluster = Cluster()
@@ -70,7 +70,7 @@ class Lab:
         assert self._cluster is not None
         return self._cluster
 
-    def another(self, mode: str, ports: List[int]) -> Driver:
+    def another(self, mode: str, ports: list[int]) -> Driver:
         """Starts one more driver, which is ended with the lab."""
         driver = Driver(self._command, mode, ports)
         self._drivers.append(driver)
@@ -108,7 +108,7 @@ class Lab:
         """Does something that takes long, while the row goes on."""
         return self._aside.submit(work)
 
-    def info(self, key: str, server: Optional[Server] = None) -> Dict[str, Any]:
+    def info(self, key: str, server: Optional[Server] = None) -> dict[str, Any]:
         reply = self.ask("DLOCK.INFO", key, server=server) or []
         return dict(zip(reply[::2], reply[1::2]))
 

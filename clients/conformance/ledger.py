@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 from driver import Answer
 
@@ -27,11 +27,11 @@ class Ledger:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._claims: Dict[str, List[Claim]] = {}
-        self._done: Dict[str, float] = {}
+        self._claims: dict[str, list[Claim]] = {}
+        self._done: dict[str, float] = {}
         self.operations = 0
         self.answers: Counter[str] = Counter()
-        self.violations: List[str] = []
+        self.violations: list[str] = []
 
     def count(self, answer: Answer) -> None:
         with self._lock:

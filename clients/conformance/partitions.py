@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from typing import Callable, List, Optional
+from typing import Callable, Optional
 
 import redis
 from servers import Proxy, Server, eventually
@@ -18,14 +18,14 @@ from topologies import HEALED_WITHIN, Faults, Topology, common, for_a_while, unt
 class OnHosts(Topology):
     """Servers on hosts, one on each. The drivers reach them as if they were here."""
 
-    hosts: List[Host]
-    ways: List[Proxy]
+    hosts: list[Host]
+    ways: list[Proxy]
     #: Begins the names of faults of its links.
     whose = ""
     #: Seconds that hosts are parted, at most: often long enough that a replica is promoted.
     parted_for = 8.0
 
-    def ports(self) -> List[int]:
+    def ports(self) -> list[int]:
         return [way.port for way in self.ways]
 
     def close(self) -> None:
@@ -38,10 +38,10 @@ class OnHosts(Topology):
     def parted(self, primary: Callable[[], Server], chance: random.Random) -> Faults:
         """The faults of links between hosts. `primary` is the one whose hold may be taken over."""
 
-        def some() -> List[Host]:
+        def some() -> list[Host]:
             return chance.sample(self.hosts, chance.randrange(1, len(self.hosts) + 1))
 
-        def part(cuts: List[Callable[[], None]]) -> None:
+        def part(cuts: list[Callable[[], None]]) -> None:
             for cut in cuts:
                 cut()
             for_a_while(chance, 0.3, self.parted_for)
@@ -74,7 +74,7 @@ class Hosts(OnHosts):
         self.keys = ["lock:1", "lock:2", "permits:1"]
         self.claims = []
         self.hosts = [Host(number) for number in (1, 2, 3)]
-        self._servers: List[Server] = []
+        self._servers: list[Server] = []
         for host in self.hosts:
             # A link without an answer is given up soon.
             options = ["--protected-mode", "no", "--repl-diskless-sync-delay", "0", "--repl-timeout", "10"]
@@ -91,7 +91,7 @@ class Hosts(OnHosts):
         self.ways = [Proxy(sentinel.port, sentinel.address) for sentinel in self.sentinels]
         self.heal()
 
-    def servers(self) -> List[Server]:
+    def servers(self) -> list[Server]:
         return self._servers
 
     def close(self) -> None:

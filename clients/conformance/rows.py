@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from concurrent.futures import Future
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from servers import SOON, Server, eventually
 
@@ -24,7 +24,7 @@ class Row(NamedTuple):
     play: Callable[[Lab], None]
 
 
-ROWS: List[Row] = []
+ROWS: list[Row] = []
 
 
 def row(*modes: str) -> Callable[[Callable[[Lab], None]], Callable[[Lab], None]]:
@@ -58,7 +58,7 @@ def wait_for(lab: Lab, driver: Driver, key: str, name: str = "w", lease: int = 3
     return answer
 
 
-def first_holder(lab: Lab, key: str, server: Optional[Server] = None) -> Dict[str, Any]:
+def first_holder(lab: Lab, key: str, server: Optional[Server] = None) -> dict[str, Any]:
     fields = lab.info(key, server)["first-holders"][0]
     return dict(zip(fields[::2], fields[1::2]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future
-from typing import Any, Dict, List
+from typing import Any
 
 import redis
 from servers import SOON, eventually, until_in_sync
@@ -180,7 +180,7 @@ def disk_without_an_append_only_file_is_an_error(lab: Lab) -> None:
 @row("pair")
 def two_sides_never_hold_at_once(lab: Lab) -> None:
     """The replica is promoted behind a primary that lives on, and gives each key to another when its lease is over."""
-    words: Dict[str, Any] = {"family": "lock", "lease": 2_000, "wait": None}
+    words: dict[str, Any] = {"family": "lock", "lease": 2_000, "wait": None}
     names = [f"confirmed {number}" for number in range(MANY)]
     # Without `replicas` they do.
     unconfirmed = "not confirmed"
@@ -189,7 +189,7 @@ def two_sides_never_hold_at_once(lab: Lab) -> None:
     for answer in asked:
         is_(answer.result(timeout=SOON), "held")
     until_in_sync(lab.server)
-    lost: Dict[str, float] = {}
+    lost: dict[str, float] = {}
     for name in names:
         answer = lab.driver.begin("until_lost", ms=int(SOON * 1_000), **{"as": name})
         answer.add_done_callback(lambda _, name=name: lost.setdefault(name, time.monotonic()))
@@ -200,9 +200,9 @@ def two_sides_never_hold_at_once(lab: Lab) -> None:
     is_(lab.driver.ask("look", **{"as": unconfirmed}), "held")
 
 
-def other_side_acquires(lab: Lab, keys: List[str]) -> Dict[str, float]:
+def other_side_acquires(lab: Lab, keys: list[str]) -> dict[str, float]:
     """Tries until the standby has granted each key. Returns a moment before each grant."""
-    granted: Dict[str, float] = {}
+    granted: dict[str, float] = {}
     standby = lab.standby.client()
 
     def granted_all() -> bool:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 import rows_of_confirmation  # noqa: F401
 import rows_of_failovers  # noqa: F401
@@ -34,7 +34,7 @@ class Result(NamedTuple):
     details: str = ""
 
 
-def drivers() -> Dict[str, List[str]]:
+def drivers() -> dict[str, list[str]]:
     """The command of each driver, by its name."""
     names = ("PYTHON", "NODE_DRIVER", "RUST_DRIVER", "GO_DRIVER")
     python, node, rust, go = (os.environ[f"DSYNC_{name}"] for name in names)
@@ -55,7 +55,7 @@ def drivers() -> Dict[str, List[str]]:
     return found
 
 
-def play(driver: str, command: List[str], row: Row) -> Result:
+def play(driver: str, command: list[str], row: Row) -> Result:
     try:
         with Lab(command, row.mode) as lab:
             row.play(lab)
@@ -78,7 +78,7 @@ def main() -> int:
     parser.add_argument("-d", "--driver", default="", help="only drivers whose name contains this")
     parser.add_argument("-r", "--row", default="", help="only rows whose name or mode contains this")
     asked = parser.parse_args()
-    chosen: List[Tuple[str, List[str]]] = [item for item in drivers().items() if asked.driver in item[0]]
+    chosen: list[tuple[str, list[str]]] = [item for item in drivers().items() if asked.driver in item[0]]
     asked_rows = [row for row in ROWS if asked.row in f"{row.mode}: {row.name}"]
     # The longest first.
     asked_rows.sort(key=lambda row: row.mode == "one")
@@ -90,7 +90,7 @@ def main() -> int:
         print(f"again, alone: {len(failed)}", flush=True)
         again = [told(play(result.driver, dict(chosen)[result.driver], result.row)) for result in failed]
         results = [result for result in results if result.said != "FAILED"] + again
-    counts: Dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for result in results:
         counts[result.driver][result.said] += 1
     for name, _ in chosen:

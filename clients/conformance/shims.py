@@ -12,7 +12,7 @@ import struct
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Optional
 
 from servers import Server
 
@@ -47,7 +47,7 @@ class Machine:
         self._shift = Path(self._folder.name, "shift")
         self._shift.write_bytes(bytes(16))
 
-    def environment(self) -> Dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """What a server of this machine is started with."""
         libraries = [str(library) for library in map(compiled, ("wall_clock", "disk")) if library]
         if not libraries:

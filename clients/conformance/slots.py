@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from typing import Any, Callable, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 import redis
 from servers import SOON, Cluster, Server, eventually, promote, until_primary
@@ -42,10 +42,10 @@ class Slots(Topology):
         version = tuple(int(number) for number in str(numbers).split(".")[:2])
         self.is_atomic = version >= ((9, 0) if self.is_valkey else (8, 4))
 
-    def servers(self) -> List[Server]:
+    def servers(self) -> list[Server]:
         return self.cluster.nodes
 
-    def ports(self) -> List[int]:
+    def ports(self) -> list[int]:
         return [node.port for node in self.cluster.nodes]
 
     def heal(self) -> None:
@@ -178,7 +178,7 @@ class Slots(Topology):
             with contextlib.suppress(redis.ResponseError):  # It has failed already.
                 client.execute_command("CLUSTER", *cancel)
 
-        def ends() -> List[str]:
+        def ends() -> list[str]:
             jobs = client.execute_command("CLUSTER", *ask)
             # The newest comes first.
             job = dict(zip(jobs[0][::2], jobs[0][1::2]))

@@ -23,7 +23,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
+from typing import Any, Callable, Iterator, Optional
 
 import redis
 from servers import SOON, eventually
@@ -45,13 +45,13 @@ DRIVERS, WORKERS = 3, 4
 NO_HOLD = {"busy", "lost", "error", "not confirmed", "failed", "given up", "cannot"}
 
 
-TOPOLOGIES: Tuple[Type[Topology], ...] = (One, Group, Slots, Hosts, SlotsOnHosts)
+TOPOLOGIES: tuple[type[Topology], ...] = (One, Group, Slots, Hosts, SlotsOnHosts)
 
 
 class Member:
     """A driver of the fleet, which is started anew when it was killed."""
 
-    def __init__(self, name: str, command: List[str], topology: Topology) -> None:
+    def __init__(self, name: str, command: list[str], topology: Topology) -> None:
         self.name = name
         self._start = lambda: Driver(command, topology.mode, topology.ports())
         self._driver = self._start()
@@ -75,7 +75,7 @@ class Member:
 
 
 class Fleet:
-    def __init__(self, topology: Topology, members: List[Member], seed: int) -> None:
+    def __init__(self, topology: Topology, members: list[Member], seed: int) -> None:
         self.topology = topology
         self.seed = seed
         self.ledger = Ledger()
@@ -94,7 +94,7 @@ class Fleet:
         return answer
 
     def acquire(self, driver: Driver, name: str, key: str, wait: int) -> Answer:
-        words: Dict[str, Any] = {"key": key, "lease": LEASE, "wait": wait}
+        words: dict[str, Any] = {"key": key, "lease": LEASE, "wait": wait}
         if key.startswith(self.topology.confirmed or ("?",)):
             words["replicas"] = self.topology.replicas
         families = {"lock": "lock", "permits": "semaphore", "work": "once"}
@@ -165,7 +165,7 @@ class Fleet:
             with contextlib.suppress(redis.ConnectionError, redis.TimeoutError, OSError):
                 faults[kind]()
 
-    def of_processes(self, chance: random.Random) -> Dict[str, Callable[[], None]]:
+    def of_processes(self, chance: random.Random) -> dict[str, Callable[[], None]]:
         member = chance.choice(self.members)
         past = LEASE / 1_000 + chance.uniform(0.5, 2)
         return {
@@ -218,7 +218,7 @@ class Fleet:
             self.look_for_leftovers(server.client())
 
     def look_for_leftovers(self, client: Any) -> None:
-        def left() -> Dict[str, int]:
+        def left() -> dict[str, int]:
             told = client.info("dsync")
             return {name: told[name] for name in ("dsync_holds", "dsync_waiters") if told[name]}
 
@@ -230,9 +230,9 @@ class Fleet:
             self.ledger.wrong(f"{unapplied} changes were not applied")
 
 
-def members_of(topology: Topology, chosen: Dict[str, List[str]], chance: random.Random) -> List[Member]:
+def members_of(topology: Topology, chosen: dict[str, list[str]], chance: random.Random) -> list[Member]:
     """Starts the drivers: any of those that know such servers."""
-    members: List[Member] = []
+    members: list[Member] = []
     while len(members) < DRIVERS:
         name = chance.choice(sorted(chosen))
         try:
@@ -243,7 +243,7 @@ def members_of(topology: Topology, chosen: Dict[str, List[str]], chance: random.
     return members
 
 
-def kind_of(name: Optional[str], chance: random.Random) -> Type[Topology]:
+def kind_of(name: Optional[str], chance: random.Random) -> type[Topology]:
     """Chooses where the fleet works. With hosts that can be cut off the program goes on in a network namespace."""
     kinds = [kind for kind in TOPOLOGIES if name in (None, kind.name)]
     kind = chance.choice(kinds)
@@ -257,7 +257,7 @@ def kind_of(name: Optional[str], chance: random.Random) -> Type[Topology]:
 
 
 @contextlib.contextmanager
-def topology_of(kind: Type[Topology]) -> Iterator[Topology]:
+def topology_of(kind: type[Topology]) -> Iterator[Topology]:
     topology = kind()
     try:
         yield topology

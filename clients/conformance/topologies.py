@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Optional
 
 import redis
 from servers import SOON, Proxy, Server, Watched, eventually, until_in_sync, until_primary
@@ -13,7 +13,7 @@ from servers import SOON, Proxy, Server, Watched, eventually, until_in_sync, unt
 from ledger import Claim
 from shims import Machine, lose_power
 
-Faults = Dict[str, Callable[[], None]]
+Faults = dict[str, Callable[[], None]]
 
 #: Until servers have found each other again, on a busy machine.
 HEALED_WITHIN = 90.0
@@ -27,19 +27,19 @@ class Topology:
     name: str
     #: What the drivers are told.
     mode: str
-    keys: List[str]
-    confirmed: Tuple[str, ...] = ()
+    keys: list[str]
+    confirmed: tuple[str, ...] = ()
     #: By how many replicas.
     replicas: Any = "all"
     #: How the keys of work-once begin.
     work = "work:"
     #: What the faults themselves have held.
-    claims: List[Claim]
+    claims: list[Claim]
 
-    def servers(self) -> List[Server]:
+    def servers(self) -> list[Server]:
         raise NotImplementedError
 
-    def ports(self) -> List[int]:
+    def ports(self) -> list[int]:
         raise NotImplementedError
 
     def faults(self, chance: random.Random) -> Faults:
@@ -61,7 +61,7 @@ def until_followed(find: Callable[[], Optional[Server]], what: str) -> None:
 
     `find` returns it, or None as long as the servers are in no order: they may change once more at any moment.
     """
-    written: Dict[int, int] = {}
+    written: dict[int, int] = {}
 
     def is_followed() -> bool:
         primary = find()
@@ -118,7 +118,7 @@ def set_clock(machine: Machine, server: Server, chance: random.Random) -> None:
     machine.set_clock(chance.choice([1, 60, 3_600, 86_400, 0]) * chance.uniform(-50, 50))
 
 
-def common(servers: List[Server], chance: random.Random) -> Faults:
+def common(servers: list[Server], chance: random.Random) -> Faults:
     """What every server can suffer without a failover."""
     server = chance.choice(servers)
     return {
@@ -143,10 +143,10 @@ class One(Topology):
         self.keys = ["lock:1", "lock:2", "permits:1"]
         self.claims = []
 
-    def servers(self) -> List[Server]:
+    def servers(self) -> list[Server]:
         return [self.server]
 
-    def ports(self) -> List[int]:
+    def ports(self) -> list[int]:
         return [self.link.port]
 
     def faults(self, chance: random.Random) -> Faults:
@@ -206,10 +206,10 @@ class Group(Topology):
         self.claims = []
         self.confirmed = ("lock", "permits", "work")
 
-    def servers(self) -> List[Server]:
+    def servers(self) -> list[Server]:
         return [self.group.primary, self.group.replica]
 
-    def ports(self) -> List[int]:
+    def ports(self) -> list[int]:
         return [self.group.sentinel.port]
 
     def close(self) -> None:

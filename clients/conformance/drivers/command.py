@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
 #: What runs under the hold. It says what it was told, then when it is stopped, and ends with the status it is given.
 COMMAND = """
@@ -27,8 +27,8 @@ WORDS = {"lane": "--lane", "lane_limit": "--lane-limit", "attempts": "--max", "r
 TIMES = {"lease": "--lease", "wait": "--wait", "min_hold": "--min-hold", "max_hold": "--max-hold", "within": "--within"}
 FLAGS = {"index": "--index", "disk": "--disk"}
 
-server: List[str] = []
-held: Dict[str, Run] = {}
+server: list[str] = []
+held: dict[str, Run] = {}
 speaking = threading.Lock()
 
 
@@ -40,7 +40,7 @@ def dies_with_its_thread() -> None:
 class Run:
     """One `dsync run`."""
 
-    def __init__(self, order: Dict[str, Any]) -> None:
+    def __init__(self, order: dict[str, Any]) -> None:
         words = [f"--{order['family']}", order["key"]]
         if order["family"] == "semaphore":
             words += ["--limit", str(order.get("limit", 1))]
@@ -75,16 +75,16 @@ class Run:
             # The command was killed, and could not say it.
             self.is_lost.set()
 
-    def begun(self) -> Dict[str, Any]:
+    def begun(self) -> dict[str, Any]:
         line = self._lines.get()
         if line is None:
             return self.ended()
         fence, attempt, index = line.split()
-        answer: Dict[str, Any] = {"is": "held", "fence": int(fence), "process": self.process.pid}
+        answer: dict[str, Any] = {"is": "held", "fence": int(fence), "process": self.process.pid}
         answer.update((name, int(text)) for name, text in (("attempt", attempt), ("index", index)) if text != "-")
         return answer
 
-    def ended(self) -> Dict[str, Any]:
+    def ended(self) -> dict[str, Any]:
         """Waits for the end, and returns what `dsync` said of it."""
         assert self.process.stderr is not None
         text = self.process.stderr.read()
@@ -96,7 +96,7 @@ class Run:
             return {"is": "not confirmed", "have": int(few[1]), "wanted": int(few[2]), "text": text}
         return {"is": MEANINGS.get(status, "error"), "text": text}
 
-    def end(self, status: int) -> Dict[str, Any]:
+    def end(self, status: int) -> dict[str, Any]:
         """Has the command end with this status."""
         assert self.process.stdin is not None
         try:
@@ -107,7 +107,7 @@ class Run:
         return self.ended()
 
 
-def obey(order: Dict[str, Any]) -> Dict[str, Any]:
+def obey(order: dict[str, Any]) -> dict[str, Any]:
     what = order["do"]
     if what == "connect":
         addresses = [f"127.0.0.1:{port}" for port in order["ports"]]
@@ -145,7 +145,7 @@ def obey(order: Dict[str, Any]) -> Dict[str, Any]:
     return {"is": "done", "kept": None} if what == "done" else {"is": "released"}
 
 
-def answer(order: Dict[str, Any]) -> None:
+def answer(order: dict[str, Any]) -> None:
     try:
         said = obey(order)
     except Exception as error:  # The runner shows it.

@@ -8,15 +8,15 @@ import importlib
 import json
 import logging
 import sys
-from typing import Any, Dict
+from typing import Any
 
 import dsync
 from dsync import aio
 
 library = importlib.import_module(f"{sys.argv[1]}.asyncio")
-options: Dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
-held: Dict[str, Any] = {}
-asking: Dict[str, asyncio.Task[None]] = {}
+options: dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
+held: dict[str, Any] = {}
+asking: dict[str, asyncio.Task[None]] = {}
 
 
 def connect(mode: str, ports: list[int]) -> Any:
@@ -31,7 +31,7 @@ def connect(mode: str, ports: list[int]) -> Any:
     return cluster(startup_nodes=[nodes.ClusterNode("127.0.0.1", port) for port in ports], socket_timeout=5)
 
 
-async def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
+async def acquire(order: dict[str, Any]) -> dict[str, Any]:
     words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
     words.update((name, order[name]) for name in ("replicas", "disk") if order.get(name) is not None)
     words.update((name, order[name] / 1000) for name in ("within", "max_hold") if order.get(name) is not None)
@@ -60,7 +60,7 @@ async def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
     return {"is": "held", "fence": hold.fence, "index": hold.index}
 
 
-async def obey(order: Dict[str, Any]) -> Dict[str, Any]:
+async def obey(order: dict[str, Any]) -> dict[str, Any]:
     global client
     what = order["do"]
     if what == "connect":
@@ -104,7 +104,7 @@ async def obey(order: Dict[str, Any]) -> Dict[str, Any]:
     return {"is": "forgotten"}
 
 
-async def answer(order: Dict[str, Any]) -> None:
+async def answer(order: dict[str, Any]) -> None:
     try:
         said = await obey(order)
     except dsync.NotAcquired as busy:

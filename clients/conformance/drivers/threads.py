@@ -8,13 +8,13 @@ import json
 import logging
 import sys
 import threading
-from typing import Any, Dict
+from typing import Any
 
 import dsync
 
 library = importlib.import_module(sys.argv[1])
-options: Dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
-held: Dict[str, Any] = {}
+options: dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
+held: dict[str, Any] = {}
 speaking = threading.Lock()
 
 
@@ -30,7 +30,7 @@ def connect(mode: str, ports: list[int]) -> Any:
     return cluster(startup_nodes=[nodes.ClusterNode("127.0.0.1", port) for port in ports], socket_timeout=5)
 
 
-def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
+def acquire(order: dict[str, Any]) -> dict[str, Any]:
     words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
     words.update((name, order[name]) for name in ("replicas", "disk") if order.get(name) is not None)
     words.update((name, order[name] / 1000) for name in ("within", "max_hold") if order.get(name) is not None)
@@ -59,7 +59,7 @@ def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
     return {"is": "held", "fence": hold.fence, "index": hold.index}
 
 
-def obey(order: Dict[str, Any]) -> Dict[str, Any]:
+def obey(order: dict[str, Any]) -> dict[str, Any]:
     global client
     what = order["do"]
     if what == "connect":
@@ -97,7 +97,7 @@ def obey(order: Dict[str, Any]) -> Dict[str, Any]:
     return {"is": "forgotten"}
 
 
-def answer(order: Dict[str, Any]) -> None:
+def answer(order: dict[str, Any]) -> None:
     try:
         said = obey(order)
     except dsync.NotAcquired as busy:

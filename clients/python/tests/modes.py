@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import importlib
 import threading
-from typing import Any, Iterator, List, NamedTuple, Optional
+from typing import Any, Iterator, NamedTuple, Optional
 
 import pytest
 from servers import Cluster, Server, Watched
@@ -128,8 +128,8 @@ class Queue:
     """Threads that take a hold one after the other, and what they were served."""
 
     def __init__(self) -> None:
-        self.served: List[int] = []
-        self._threads: List[threading.Thread] = []
+        self.served: list[int] = []
+        self._threads: list[threading.Thread] = []
 
     def add(self, user: User, claim: Any) -> None:
         number = len(self._threads)

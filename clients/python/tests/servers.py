@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 import redis
 from redis.backoff import NoBackoff
@@ -62,7 +62,7 @@ class Server:
         sentinel_of: Optional[int] = None,
         watches: str = "127.0.0.1",
         quorum: int = 1,
-        environment: Optional[Dict[str, str]] = None,
+        environment: Optional[dict[str, str]] = None,
         under: Sequence[str] = (),
         addresses: Sequence[str] = ("127.0.0.1",),
     ) -> None:
@@ -167,7 +167,7 @@ class Server:
     def primary_of(self, key: str) -> Server:
         return self
 
-    def ports(self) -> List[int]:
+    def ports(self) -> list[int]:
         return [self.port]
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ def promote(replica: Server, asked: Server, *command: str) -> None:
 class Watched:
     """A primary and its replica, with a Sentinel that calls them ``locks``."""
 
-    def __init__(self, *arguments: str, environments: Sequence[Dict[str, str]] = ({}, {})) -> None:
+    def __init__(self, *arguments: str, environments: Sequence[dict[str, str]] = ({}, {})) -> None:
         self.primary = Server(*arguments, environment=environments[0])
         self.replica = replica_of(self.primary, *arguments, environment=environments[1])
         self.sentinel = Server(sentinel_of=self.primary.port)
@@ -263,7 +263,7 @@ class Watched:
         for server in (self.primary, self.replica, self.sentinel):
             server.kill()
 
-    def ports(self) -> List[int]:
+    def ports(self) -> list[int]:
         """Returns the ports that an error may name: a Sentinel's if none of them answers."""
         return [self.primary.port, self.replica.port, self.sentinel.port]
 
@@ -278,9 +278,9 @@ class Cluster:
     def __init__(self, *arguments: str, hosts: Sequence[Any] = ()) -> None:
         options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"]
         options += ["--appendonly", "no", *arguments]
-        here: List[Dict[str, Any]] = [{}] * 4
+        here: list[dict[str, Any]] = [{}] * 4
         places = [{"under": host.entry, "addresses": [host.address]} for host in hosts] or here
-        self.nodes: List[Server] = [Server(*options, **place) for place in places]
+        self.nodes: list[Server] = [Server(*options, **place) for place in places]
         try:
             self._join()
         except BaseException:
@@ -349,7 +349,7 @@ class Cluster:
         for node in self.nodes:
             node.kill()
 
-    def ports(self) -> List[int]:
+    def ports(self) -> list[int]:
         return [node.port for node in self.nodes]
 
     def key_on(self, node: Server) -> str:
@@ -393,7 +393,7 @@ class Proxy:
         self._delay = 0.0
         #: What the server was sent.
         self.sent = bytearray()
-        self._sockets: List[socket.socket] = []
+        self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()

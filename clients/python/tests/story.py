@@ -1,7 +1,7 @@
 """Performs scripts without a server: the clock and the replies are the test's."""
 
 import contextlib
-from typing import Any, Callable, Coroutine, Iterator, List, Tuple, Union
+from typing import Any, Callable, Coroutine, Iterator, Union
 
 import pytest
 
@@ -16,7 +16,7 @@ GRANTED = [b"t", 7]
 GONE = ConnectionError("gone")
 
 #: What the server does with a step: a reply, an error, and how many seconds it takes.
-Reply = Tuple[Union[Any, BaseException], float]
+Reply = tuple[Union[Any, BaseException], float]
 
 
 class Stopped(BaseException):
@@ -37,7 +37,7 @@ class Story:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 1_000.0
-        self.said: List[str] = []
+        self.said: list[str] = []
         self._replies: Iterator[Any] = iter(())
         self._stops_at = 0.0
         for module in (_lease, _retry, _renewals, _steps):
@@ -73,7 +73,7 @@ class Story:
             raise part.replies[-1]
         return part.replies[-1]
 
-    async def ask_all(self, requests: List[Tuple[str, Part]], within: float) -> List[Any]:
+    async def ask_all(self, requests: list[tuple[str, Part]], within: float) -> list[Any]:
         if self.time >= self._stops_at:
             raise Stopped
         self.said.append(" + ".join(" ".join(map(str, part.commands[0])) for _, part in requests))
@@ -90,6 +90,6 @@ class Story:
     async def watch(self, channel: str) -> None:
         self.said.append(f"watch {channel}")
 
-    def verbs(self) -> List[str]:
+    def verbs(self) -> list[str]:
         """Returns what was said, without what is the same each time."""
         return [line.replace(" PX 9000 TOKEN t", "").replace("DLOCK.", "").replace(" k", "") for line in self.said]

@@ -2,7 +2,7 @@
 
 import threading
 from contextlib import ExitStack
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator
 
 import pytest
 from test_lock import fields, holders
@@ -10,14 +10,14 @@ from test_lock import fields, holders
 from dsync import lock, once, semaphore
 
 
-def held(client: Any, key: str = "k") -> List[int]:
+def held(client: Any, key: str = "k") -> list[int]:
     """Returns the fences of the holders."""
     info = client.execute_command("DSEM.INFO", key)
     return [] if info is None else [fields(row)["fence"] for row in fields(info)["first-holders"]]
 
 
 def in_another_thread(work: Callable[[], Any]) -> Any:
-    results: List[Any] = []
+    results: list[Any] = []
 
     def run() -> None:
         try:

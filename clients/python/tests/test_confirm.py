@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from dataclasses import replace
-from typing import Any, List, Optional, cast
+from typing import Any, Optional, cast
 
 import pytest
 import redis
@@ -24,12 +24,12 @@ ONE, TWO = Confirm(1, 0.5), Confirm(2, 0.2)
 RENEW: Words = ["DLOCK.RENEW", "k", "t"]
 
 
-def played(parts: List[Part], *replies: List[Any]) -> List[str]:
+def played(parts: list[Part], *replies: list[Any]) -> list[str]:
     """Plays a round in which the server answers so. Returns what was written each time."""
-    said: List[str] = []
+    said: list[str] = []
     answers = iter(replies)
 
-    async def exchange(commands: List[Words]) -> List[Any]:
+    async def exchange(commands: list[Words]) -> list[Any]:
         said.append(" | ".join(" ".join(map(str, words)) for words in commands))
         return next(answers)
 
@@ -91,7 +91,7 @@ def test_all_is_as_many_as_are_attached(role: Any, waited: Any, wait: str, expec
 @pytest.mark.parametrize(
     ("replicas", "synced", "expected"), [(1, [1, 1], 1), (1, [1, 0], (0, 1)), (1, [0, 1], (0, 1)), (0, [0, 0], (0, 1))]
 )
-def test_disk_is_that_of_the_primary_too(replicas: int, synced: List[int], expected: Any) -> None:
+def test_disk_is_that_of_the_primary_too(replicas: int, synced: list[int], expected: Any) -> None:
     part = Part([RENEW], Confirm(replicas, 0.5, disk=True))
     played([part], [1, synced])
     assert told(part.replies[0]) == expected
@@ -117,7 +117,7 @@ def test_done_is_sent_once_where_it_is_answered() -> None:
 def test_only_what_was_answered_is_waited_for_again() -> None:
     """WAIT was repeated for 35 s behind a DONE that had found no run, where another's had found one."""
     until = time.monotonic() * 2 + 1_000
-    asked: List[List[Words]] = [[RENEW], [["ASKING"], RENEW], [RENEW]]
+    asked: list[list[Words]] = [[RENEW], [["ASKING"], RENEW], [RENEW]]
     parts = [Part(commands, Confirm(1, 0.5, until=until)) for commands in asked]
     played(parts, [0, b"OK", 0, 1, 0])
     assert [part.is_open for part in parts] == [False, False, True]

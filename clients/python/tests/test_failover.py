@@ -4,7 +4,7 @@ import asyncio
 import functools
 import threading
 import time
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator
 
 import pytest
 import redis
@@ -22,7 +22,7 @@ in_one_process = pytest.mark.xdist_group("cluster")
 
 def queue_up(client: Any, key: str, count: int, count_waiters: Callable[[], int], **options: Any) -> Any:
     """Starts threads that take the lock one after the other. Returns them, and the list of those that were served."""
-    served: List[int] = []
+    served: list[int] = []
 
     def work(number: int) -> None:
         with lock(client, key, **options) as hold:
@@ -42,7 +42,7 @@ def count_waiters_of(node: Server) -> int:
     return waiters(node.client())
 
 
-def join(threads: List[threading.Thread]) -> None:
+def join(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
@@ -93,7 +93,7 @@ def test_every_node_of_a_cluster_is_served(cluster: Cluster, own_connection: boo
 @in_one_process
 async def test_asyncio_cluster_is_served(cluster: Cluster, own_connection: bool) -> None:
     client = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
-    served: List[int] = []
+    served: list[int] = []
 
     async def work(number: int) -> None:
         async with aio.lock(client, "asyncio", own_connection=own_connection):

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Any, List
+from typing import Any
 
 import pytest
 import redis
@@ -65,7 +65,7 @@ def test_hold_is_released_once(client: Any) -> None:
 def test_fifty_threads_are_served_one_at_a_time_and_in_order(server: Server, own_connection: bool) -> None:
     client = server.client()
     inside = 0
-    served: List[int] = []
+    served: list[int] = []
 
     def work(number: int) -> None:
         nonlocal inside
@@ -129,7 +129,7 @@ def test_shared_holds_go_together(client: Any) -> None:
 
 def test_grant_that_came_by_waiting_has_its_whole_lease(client: Any, own_connection: bool) -> None:
     first = lock(client, "k").acquire()
-    lefts: List[float] = []
+    lefts: list[float] = []
 
     def wait() -> None:
         with lock(client, "k", lease=4, margin=0, own_connection=own_connection) as hold:
@@ -185,7 +185,7 @@ def test_what_the_caller_got_wrong_is_told_at_once(client: Any) -> None:
 def test_unknown_option_is_named_with_those_there_are(server: Server, package: Any) -> None:
     """It was a TypeError of a class that no caller knows."""
     client = redis.asyncio.Redis(port=server.port) if package is dsync.aio else server.client()
-    calls: List[Any] = [
+    calls: list[Any] = [
         lambda **options: package.lock(client, "k", **options),
         lambda **options: package.semaphore(client, "k", limit=1, **options),
         lambda **options: package.group(client, "k").member(**options),

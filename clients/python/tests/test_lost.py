@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator
 
 import pytest
 import redis
@@ -17,7 +17,7 @@ from dsync._sync._threads import Threads, complete
 
 
 def test_revoked_hold_is_lost_and_its_block_raises(client: Any) -> None:
-    told: List[Any] = []
+    told: list[Any] = []
     with (
         pytest.raises(dsync.HoldLost, match="revoked") as lost,
         lock(client, "k", lease=1, on_lost=told.append) as hold,
@@ -101,10 +101,10 @@ def test_block_without_a_name_for_its_hold_keeps_it(client: Any) -> None:
 
 
 @pytest.fixture
-def no_threads(monkeypatch: Any) -> List[str]:
+def no_threads(monkeypatch: Any) -> list[str]:
     """The names of the threads that cannot be started, as with too many of them."""
     start = threading.Thread.start
-    refused: List[str] = []
+    refused: list[str] = []
 
     def refuse(thread: threading.Thread) -> None:
         if any(thread.name.startswith(name) for name in refused):
@@ -115,7 +115,7 @@ def no_threads(monkeypatch: Any) -> List[str]:
     return refused
 
 
-def test_loss_is_told_when_no_thread_can_renew(client: Any, no_threads: List[str], caplog: Any) -> None:
+def test_loss_is_told_when_no_thread_can_renew(client: Any, no_threads: list[str], caplog: Any) -> None:
     """The error ended the watch over the lease as well: the hold was gone, and its loss never told."""
     no_threads += ["dsync-renews", "dsync-on-lost"]
     hold = lock(client, "k", lease=1, on_lost=print).acquire()
@@ -125,7 +125,7 @@ def test_loss_is_told_when_no_thread_can_renew(client: Any, no_threads: List[str
         hold.raise_if_lost()
 
 
-def test_hold_is_renewed_by_a_thread_that_starts_at_last(client: Any, no_threads: List[str]) -> None:
+def test_hold_is_renewed_by_a_thread_that_starts_at_last(client: Any, no_threads: list[str]) -> None:
     no_threads.append("dsync-renews")
     with lock(client, "k", lease=4) as hold:
         time.sleep(1.6)
@@ -135,7 +135,7 @@ def test_hold_is_renewed_by_a_thread_that_starts_at_last(client: Any, no_threads
 
 
 def test_hold_that_nobody_can_watch_is_given_back(
-    client: Any, no_threads: List[str], monkeypatch: pytest.MonkeyPatch
+    client: Any, no_threads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
     monkeypatch.setattr("dsync._sync._hold.CLOCK", clock)
@@ -174,7 +174,7 @@ def test_renewal_by_hand_tells_the_loss(client: Any) -> None:
 def test_nobody_works_twice_while_the_server_stands_still(own_server: Server) -> None:
     """The server's clock stands still with it, so the holder's loss comes before the next grant."""
     client = own_server.client()
-    events: List[str] = []
+    events: list[str] = []
     hold = lock(client, "k", lease=2, on_lost=lambda _: events.append("lost")).acquire()
 
     def wait() -> None:
@@ -340,7 +340,7 @@ def test_wrong_password_is_not_asked_for_again(own_server: Server) -> None:
 def test_announcements_are_heard_again_after_their_connection_broke(server: Server) -> None:
     client = server.client()
     first = lock(client, "k").acquire()
-    served: List[int] = []
+    served: list[int] = []
 
     def work(number: int) -> None:
         with lock(client, "k", own_connection=False):
@@ -360,7 +360,7 @@ def test_announcements_are_heard_again_after_their_connection_broke(server: Serv
     assert served == [0, 1, 2]
 
 
-def subscribers(client: Any) -> List[str]:
+def subscribers(client: Any) -> list[str]:
     return [row["id"] for row in client.client_list(_type="pubsub")]
 
 

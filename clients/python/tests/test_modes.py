@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import threading
-from typing import Any, Iterator, List
+from typing import Any, Iterator
 
 import pytest
 from modes import Mode, Queue, User, modes
@@ -140,7 +140,7 @@ def test_key_is_served_by_the_node_that_its_slot_moves_to(mode: Mode) -> None:
 def test_no_error_comes_through_and_no_hold_is_left_over_a_failover(mode: Mode) -> None:
     """The client closed the connections of other tasks under their commands, and its errors were none that pass."""
     over = threading.Event()
-    errors: List[BaseException] = []
+    errors: list[BaseException] = []
     count = 0
 
     def work(number: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import threading
-from typing import Any, List
+from typing import Any
 
 import pytest
 import redis.asyncio
@@ -55,7 +55,7 @@ def test_each_call_of_a_decorated_function_is_a_block(client: Any) -> None:
 
 
 async def test_each_call_of_a_decorated_coroutine_is_a_block(aclient: Any, client: Any) -> None:
-    active: List[int] = []
+    active: list[int] = []
 
     @aio.lock(aclient, "k")
     async def nightly(part: int) -> int:
@@ -95,7 +95,7 @@ def test_reentrant_lock_ends_with_its_outermost_block(client: Any) -> None:
 
 def test_reentrant_lock_keeps_other_threads_out(client: Any) -> None:
     claim = lock(client, "k", reentrant=True)
-    served: List[bool] = []
+    served: list[bool] = []
     with claim:
         thread = threading.Thread(target=lambda: served.append(claim.acquire().release()))
         thread.start()

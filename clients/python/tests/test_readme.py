@@ -3,12 +3,12 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import pytest
 from servers import Server
 
-SNIPPETS: List[str] = re.findall(
+SNIPPETS: list[str] = re.findall(
     r"```python\n(.*?)```", Path(__file__).parent.parent.joinpath("README.md").read_text(), re.S
 )
 
@@ -18,7 +18,7 @@ class Stubs(dict):  # type: ignore[type-arg]
 
     def __init__(self) -> None:
         super().__init__(parts=[1, 2, 3], __name__="snippet")
-        self.called: List[str] = []
+        self.called: list[str] = []
         for name in ("write", "alert", "report", "read", "call", "export", "load"):
             self[name] = self._stub(name, None)
         self["make_report"] = self._stub("make_report", "report.pdf")

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from typing import Any, Callable, List
+from typing import Any, Callable
 
 import pytest
 import redis
@@ -68,7 +68,7 @@ def test_renewal_that_fails_is_repeated_alone(story: Story) -> None:
 )
 def test_renewal_that_finds_no_hold_tells_the_loss_at_once(story: Story, reply: Any, why: str) -> None:
     """SET over the key was taken for an error that passes: the loss was told when the lease was over."""
-    told: List[str] = []
+    told: list[str] = []
 
     def lose(why: str) -> None:
         told.append(why)
@@ -206,7 +206,7 @@ def test_renewal_while_one_by_hand_is_out_does_not_count_for_it(story: Story) ->
     assert lease.left() == 8.0
 
 
-def renewers() -> List[str]:
+def renewers() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("dsync-renews")]
 
 

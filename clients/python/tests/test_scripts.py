@@ -5,7 +5,7 @@ import pwd
 import socket
 import threading
 from types import SimpleNamespace
-from typing import Any, Callable, List, Optional, cast
+from typing import Any, Callable, Optional, cast
 
 import pytest
 import redis
@@ -69,7 +69,7 @@ def test_wait_without_connection_asks_again_after_the_subscription_and_each_turn
 
 @pytest.mark.parametrize("own_connection", [True, False])
 def test_wait_ends_in_time_and_is_withdrawn(story: Story, own_connection: bool) -> None:
-    replies: List[Any] = [QUEUED, (None, 2), (None, 1)] if own_connection else [QUEUED] * 4
+    replies: list[Any] = [QUEUED, (None, 2), (None, 1)] if own_connection else [QUEUED] * 4
     assert story.run(acquire(3, own_connection), *replies, 1) is None
     assert story.verbs()[-1] == "RELEASE t"
     assert story.time == 1_003.0
@@ -140,7 +140,7 @@ def test_server_out_of_reach_is_given_up_after_so_long(story: Story) -> None:
 
 
 def test_each_answer_begins_the_time_out_of_reach_anew(story: Story) -> None:
-    replies: List[Any] = []
+    replies: list[Any] = []
     for _ in range(5):
         replies += [QUEUED, (GONE, 20)]
     assert story.run(acquire(), *replies, GRANTED)
@@ -274,7 +274,7 @@ def test_keys_are_sorted_as_other_languages_sort_them() -> None:
     """9 came before 10, and a process in another language that wanted both waited for the one, and was waited for."""
     client = redis.Redis()
 
-    def sorted_keys(*keys: Any) -> List[Any]:
+    def sorted_keys(*keys: Any) -> list[Any]:
         return [claim.key for claim in in_order(tuple(dsync.lock(client, key) for key in keys))]
 
     assert sorted_keys(9, "é", b"a", 10, "z") == [10, 9, b"a", "z", "é"]
@@ -284,7 +284,7 @@ def test_keys_are_sorted_as_other_languages_sort_them() -> None:
 
 def test_alarms_ring_in_order_and_not_when_cancelled() -> None:
     clock = Clock()
-    rung: List[str] = []
+    rung: list[str] = []
     start = _lease.now()
 
     def ring(name: str) -> Callable[[], Optional[float]]:

@@ -1,7 +1,7 @@
 """Wait groups and work-once keys of synchronous clients."""
 
 import threading
-from typing import Any, List
+from typing import Any
 
 import pytest
 from servers import Server, eventually
@@ -11,7 +11,7 @@ import dsync
 from dsync import group, once
 
 
-def in_threads(*works: Any) -> List[threading.Thread]:
+def in_threads(*works: Any) -> list[threading.Thread]:
     threads = [threading.Thread(target=work) for work in works]
     for thread in threads:
         thread.start()
@@ -63,7 +63,7 @@ def test_limit_of_a_group_keeps_members_waiting(client: Any) -> None:
 def test_removed_group_is_no_finished_group(client: Any) -> None:
     batch = group(client, "g")
     batch.expect(1)
-    told: List[Any] = []
+    told: list[Any] = []
 
     def wait() -> None:
         try:
@@ -80,14 +80,14 @@ def test_removed_group_is_no_finished_group(client: Any) -> None:
 
 def test_work_is_done_once_and_everybody_gets_its_result(server: Server) -> None:
     client = server.client()
-    runs: List[int] = []
+    runs: list[int] = []
 
     @once(client, lambda number: f"report:{number}")
     def report(number: int) -> Any:
         runs.append(number)
         return {"file": f"{number}.pdf"}
 
-    results: List[Any] = []
+    results: list[Any] = []
     for thread in in_threads(*[lambda: results.append(report(7))] * 8):
         thread.join()
     assert results == [{"file": "7.pdf"}] * 8

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Generic, List, Optional, Tuple, Type, TypeVar, cast
+from typing import Any, Callable, Generic, Optional, TypeVar, cast
 
 Way = TypeVar("Way")
 
@@ -55,7 +55,7 @@ class _ExitOfEachBlock(Generic[Way]):
 
 
 #: What a block is left with, as ``__exit__`` is told it.
-Kind = Optional[Type[BaseException]]
+Kind = Optional[type[BaseException]]
 Error = Optional[BaseException]
 Trace = Optional[TracebackType]
 
@@ -74,7 +74,7 @@ class ByHand:
     def __init__(self, who: Callable[[], Any]) -> None:
         self._who = who
         self._lock = threading.Lock()
-        self._held: List[Tuple[Any, Any]] = []
+        self._held: list[tuple[Any, Any]] = []
 
     def entering(self) -> Callable[[Any], None]:
         """Called first of all by ``__enter__``. Returns what to call with the hold when there is one."""

@@ -6,21 +6,7 @@ import contextlib
 import functools
 import inspect
 import json
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    ClassVar,
-    Dict,
-    Generic,
-    List,
-    Mapping,
-    Optional,
-    Tuple,
-    Type,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Optional, TypeVar, Union
 from typing import cast as _cast
 
 from . import _protocol, _steps
@@ -80,8 +66,8 @@ class Run(Generic[Held]):
 class BlockBase(Generic[Held]):
     """A key, how to ask for it, and what a block does with it. ``Held`` is what the block gets."""
 
-    _performer: ClassVar[Type[Performer]]
-    _hold: ClassVar[Type[Any]]
+    _performer: ClassVar[type[Performer]]
+    _hold: ClassVar[type[Any]]
 
     def __init__(self, client: Any, key: str, kind: Kind, settings: Settings) -> None:
         is_async = self._performer.is_async
@@ -167,7 +153,7 @@ class ClaimBase(BlockBase[HoldType]):
             return int(info["available"]) < self._kind.permits
         return int(info.get("holders", 0)) > 0
 
-    async def _holders(self, talk: Talk) -> List[Holder]:
+    async def _holders(self, talk: Talk) -> list[Holder]:
         return holders(await self._info(talk))
 
     async def _available(self, talk: Talk) -> Optional[int]:
@@ -187,7 +173,7 @@ SemaphoreType = TypeVar("SemaphoreType", bound=ClaimBase[Any])
 class Families(Generic[ClientType, ClaimType, SemaphoreType]):
     """The functions that return claims, with the classes of threads or of tasks."""
 
-    def __init__(self, claim: Type[ClaimType], semaphore: Type[SemaphoreType]) -> None:
+    def __init__(self, claim: type[ClaimType], semaphore: type[SemaphoreType]) -> None:
         self._claim = claim
         self._semaphore = semaphore
 
@@ -246,7 +232,7 @@ class Families(Generic[ClientType, ClaimType, SemaphoreType]):
 
 
 class GroupBase(Generic[ClaimType]):
-    _claim: Type[ClaimType]
+    _claim: type[ClaimType]
 
     def __init__(self, client: Any, key: str, limit: Optional[int]) -> None:
         check_client(client, is_async=self._claim._performer.is_async)
@@ -329,7 +315,7 @@ class OnceBase(Generic[ClientType, BeginType]):
     and the options of :func:`dsync.lock`.
     """
 
-    def __init__(self, begin: Type[BeginType]) -> None:
+    def __init__(self, begin: type[BeginType]) -> None:
         self._begin = begin
 
     def __call__(
@@ -385,12 +371,12 @@ class OnceBase(Generic[ClientType, BeginType]):
         raise NotImplementedError
 
 
-def in_order(claims: Tuple[ClaimType, ...]) -> List[ClaimType]:
+def in_order(claims: tuple[ClaimType, ...]) -> list[ClaimType]:
     """Returns the claims in the order of their names, so that no two callers wait for each other, in any language.
 
     Keys that are no text, which the libraries take too, are sorted as what they send.
     """
-    names: Dict[bytes, ClaimType] = {}
+    names: dict[bytes, ClaimType] = {}
     for claim in claims:
         key: Any = claim.key
         names[key if isinstance(key, bytes) else str(key).encode()] = claim

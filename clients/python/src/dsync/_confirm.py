@@ -7,7 +7,7 @@ An answer that the replicas do not confirm is no answer. So it is replaced, wher
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Awaitable, Callable, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Awaitable, Callable, Iterable, Optional, Sequence, Union
 
 from ._lease import now
 from ._protocol import Granted, Words, answer, milliseconds, text
@@ -49,8 +49,8 @@ class Part:
     def begin(self, *, is_asking: bool) -> None:
         """Has the commands sent from here, each right behind ASKING where the server is only about to have the slot."""
         self._is_asking = is_asking
-        self._replies: List[Any] = []
-        self._refusal: Optional[Tuple[int, int]] = None
+        self._replies: list[Any] = []
+        self._refusal: Optional[tuple[int, int]] = None
 
     @property
     def commands(self) -> Sequence[Words]:
@@ -79,7 +79,7 @@ class Part:
         return all(reply and not isinstance(reply, Exception) for reply in self._replies[:-1])
 
     @property
-    def replies(self) -> List[Any]:
+    def replies(self) -> list[Any]:
         """The replies, errors among them."""
         if self._refusal is None:
             return self._replies
@@ -87,7 +87,7 @@ class Part:
         pairs = zip(self._commands, self._replies)
         return [NotConfirmed(text(words[1]), have, wanted) if _needs_it(reply) else reply for words, reply in pairs]
 
-    def hears(self, replies: List[Any]) -> None:
+    def hears(self, replies: list[Any]) -> None:
         self._replies = replies[1::2] if self._is_asking else replies
 
     def judge(self, confirm: Confirm, told: Any, attached: int) -> None:
@@ -118,7 +118,7 @@ def _needs_it(reply: Any) -> bool:
     return isinstance(reply, list) and isinstance(answer(reply), Granted)
 
 
-async def commit(parts: Sequence[Part], exchange: Callable[[List[Words]], Awaitable[List[Any]]]) -> None:
+async def commit(parts: Sequence[Part], exchange: Callable[[list[Words]], Awaitable[list[Any]]]) -> None:
     """Plays one round for all of them. ``exchange`` writes commands at once, and returns their replies, errors too.
 
     One WAIT is for the highest number of replicas; each part is judged by its own.
@@ -145,9 +145,9 @@ async def commit(parts: Sequence[Part], exchange: Callable[[List[Words]], Awaita
             part.judge(part.confirm, replies[-1 if part.confirm.disk else 0], attached)
 
 
-def _waits(confirms: Sequence[Confirm], attached: int) -> List[Words]:
+def _waits(confirms: Sequence[Confirm], attached: int) -> list[Words]:
     """Returns WAIT for those that want replicas, then WAITAOF for those that want disks."""
-    words: List[Words] = []
+    words: list[Words] = []
     within = milliseconds(patience(confirms))
     for disk, command in ((False, ["WAIT"]), (True, ["WAITAOF", 1])):
         wanted = [confirm.wanted(attached) for confirm in confirms if confirm.disk is disk]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, ClassVar, Optional, Type
+from typing import Any, Callable, ClassVar, Optional
 
 from . import _steps
 from ._lease import Lease, now, weakly
@@ -17,7 +17,7 @@ from .errors import HoldLost
 
 
 class HoldBase:
-    _performer: ClassVar[Type[Performer]]
+    _performer: ClassVar[type[Performer]]
     #: The library's own event; set when the hold is lost.
     lost: Any
 

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Optional
 
 # CLOCK_BOOTTIME, where there is one, goes on while the machine is suspended, as the server's leases do.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
@@ -47,7 +47,7 @@ class Clocks:
             return monotonic + self._ahead
 
     @staticmethod
-    def _read() -> Tuple[float, float]:
+    def _read() -> tuple[float, float]:
         """Returns the monotonic clock, and the offset of the wall clock, with nothing in between the two readings."""
         while True:
             before, wall, after = time.monotonic(), time.time(), time.monotonic()
@@ -102,7 +102,7 @@ class Lease:
         self._max_hold = max_hold
         self._lost_at_latest = math.inf if max_hold is None else sent + max_hold
         #: Those that may be the last that the server has carried out, or will.
-        self._asked: List[Asked] = []
+        self._asked: list[Asked] = []
         self._ended: Optional[str] = None
         self._trouble: Optional[BaseException] = None
         self._lock = threading.Lock()

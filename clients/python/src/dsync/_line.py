@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import time
 from abc import ABC, abstractmethod
-from typing import Any, AsyncContextManager, Dict, List, Optional
+from typing import Any, AsyncContextManager, Optional
 
 from ._confirm import Part, commit, patience
 from ._protocol import Words
@@ -31,7 +31,7 @@ class Line(ABC):
         self._is_connected = False
 
     @abstractmethod
-    def _time_outs(self, within: float) -> Dict[str, Optional[float]]:
+    def _time_outs(self, within: float) -> dict[str, Optional[float]]:
         """Returns those of the connection."""
 
     @abstractmethod
@@ -74,17 +74,17 @@ class Line(ABC):
             await self.close()
             raise
 
-    async def ask(self, parts: List[Part], within: float) -> None:
+    async def ask(self, parts: list[Part], within: float) -> None:
         """Sends the commands of all parts, and has those replies confirmed that have to be."""
         while open_ := [part for part in parts if part.is_open]:
             await self.commit(open_, within)
 
-    async def commit(self, parts: List[Part], within: float) -> None:
+    async def commit(self, parts: list[Part], within: float) -> None:
         """Plays one round for all of them."""
         within += patience(part.confirm for part in parts)
         await commit(parts, lambda commands: self._exchange(commands, within))
 
-    async def _exchange(self, commands: List[Words], within: float) -> List[Any]:
+    async def _exchange(self, commands: list[Words], within: float) -> list[Any]:
         deadline = time.monotonic() + within
         is_sent = False
         try:

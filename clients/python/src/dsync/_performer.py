@@ -7,21 +7,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from typing import (
-    Any,
-    Awaitable,
-    Callable,
-    ClassVar,
-    Coroutine,
-    Dict,
-    List,
-    MutableMapping,
-    Optional,
-    Protocol,
-    Tuple,
-    Type,
-    TypeVar,
-)
+from typing import Any, Awaitable, Callable, ClassVar, Coroutine, MutableMapping, Optional, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from . import _route
@@ -56,21 +42,21 @@ class Performer(ABC):
     """The connections of one client, what is heard over them, and where they lead. It goes with the client."""
 
     is_async: ClassVar[bool]
-    event: ClassVar[Type[Any]]
-    line: ClassVar[Type[Line]]
+    event: ClassVar[type[Any]]
+    line: ClassVar[type[Line]]
 
     def __init__(self, client: Any) -> None:
         self.route = route_of(client)
         #: What renews holds; see :func:`dsync._renewals.renewals_of`.
-        self.renewals: Dict[Any, Any] = {}
+        self.renewals: dict[Any, Any] = {}
         self.lock = threading.Lock()
         self._where = self.where()
         self._is_sharded = is_cluster(client)
-        self._listeners: Dict[str, Listener] = {}
+        self._listeners: dict[str, Listener] = {}
         self._held: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     @classmethod
-    def of(cls: Type[Self], client: Any) -> Self:
+    def of(cls: type[Self], client: Any) -> Self:
         """Returns that of a client. After a fork, and in another event loop, it is a new one."""
         # Kept at the client itself: the settings of a cluster's connections refer back to it.
         with _LOCK:
@@ -94,7 +80,7 @@ class Performer(ABC):
         """Has this run in the background. A thread is not cancelled: it notices itself that it is over."""
 
     @abstractmethod
-    async def send(self, source: Source, parts: List[Part], within: float) -> None:
+    async def send(self, source: Source, parts: list[Part], within: float) -> None:
         """Sends the commands of the parts in one write, in so many seconds. The parts keep the replies."""
 
     def last(self, asking: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
@@ -152,7 +138,7 @@ class Talk:
     def _ask(self, part: Part, within: float) -> Coroutine[Any, Any, Any]:
         return _route.ask(self._performer.send, self._route, self._key, part, within)
 
-    async def ask_all(self, requests: List[Tuple[str, Part]], within: float) -> List[Any]:
+    async def ask_all(self, requests: list[tuple[str, Part]], within: float) -> list[Any]:
         """Sends a command for each of these keys, and returns the replies, errors of all kinds among them."""
         return await _route.ask_all(self._performer.send, self._route, requests, within)
 

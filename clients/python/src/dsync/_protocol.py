@@ -8,12 +8,12 @@ import socket
 import sys
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Mapping, NamedTuple, Optional, Union
 
 from .errors import Holder
 
 Word = Union[str, bytes, int]
-Words = List[Word]
+Words = list[Word]
 
 #: How many holders an error names.
 HOLDERS_TOLD = 3
@@ -74,7 +74,7 @@ class Request:
     lease: float
     owner: Optional[str]
     #: LIMIT, MAX, SHARED, MINHOLD and so on, as the family has them.
-    options: Tuple[Word, ...] = ()
+    options: tuple[Word, ...] = ()
 
     def words(self, *waiting: Word) -> Words:
         """Returns the request, with BLOCK or QUEUE if it is to wait."""
@@ -151,7 +151,7 @@ def answer(reply: Any) -> Answer:
     return Granted(int(reply[1]), index=int(reply[2]))
 
 
-def holders(info: Mapping[str, Any]) -> List[Holder]:
+def holders(info: Mapping[str, Any]) -> list[Holder]:
     """Reads the first holders out of INFO's reply."""
     return [_holder(fields(row)) for row in info.get("first-holders") or []]
 
@@ -167,7 +167,7 @@ def _holder(row: Mapping[str, Any]) -> Holder:
     )
 
 
-def fields(reply: Any) -> Dict[str, Any]:
+def fields(reply: Any) -> dict[str, Any]:
     """Reads a map, which RESP2 sends as a flat array."""
     if reply is None:
         return {}

@@ -7,7 +7,7 @@ to is not renewed.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Callable, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 from weakref import WeakSet
 
 from ._confirm import Confirm, Part
@@ -116,7 +116,7 @@ class Renewals:
                 self._renewer = None
                 raise
 
-    def _live(self) -> List[Renewed]:
+    def _live(self) -> list[Renewed]:
         with self._lock:
             live = [hold for hold in self._holds if hold.is_live]
             if not live:
@@ -139,7 +139,7 @@ def renewals_of(performer: Performer, hold: Renewed) -> Renewals:
     return found
 
 
-async def renew(talk: Talk, holds: Callable[[], List[Renewed]], changed: Optional[Event] = None) -> None:
+async def renew(talk: Talk, holds: Callable[[], list[Renewed]], changed: Optional[Event] = None) -> None:
     """Renews each of the holds at each third of its lease, until there is none."""
     while live := holds():
         moment = now()

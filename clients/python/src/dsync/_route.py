@@ -7,7 +7,7 @@ Written once, as :mod:`dsync._line` is, over what sends and reads for threads an
 
 from __future__ import annotations
 
-from typing import Any, Awaitable, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
+from typing import Any, Awaitable, Callable, Iterable, Optional, TypeVar
 
 from ._confirm import Part
 from ._lease import now
@@ -25,7 +25,7 @@ REDIRECTIONS = 5
 
 Result = TypeVar("Result")
 #: Sends the commands of parts to a server in one write, in so many seconds. The parts keep the replies.
-Send = Callable[[Source, List[Part], float], Awaitable[None]]
+Send = Callable[[Source, list[Part], float], Awaitable[None]]
 
 
 async def _reply(send: Send, source: Source, part: Part, within: float) -> Any:
@@ -60,7 +60,7 @@ class Route:
             self.doubt(source)
         name(error, source.name, repr(key))
 
-    def redirected(self, error: Exception, source: Source) -> Optional[Tuple[Source, bool]]:
+    def redirected(self, error: Exception, source: Source) -> Optional[tuple[Source, bool]]:
         """Returns where the server says that the request should go, and whether ASKING has to come first."""
         return None
 
@@ -148,8 +148,8 @@ class _InCluster(Route):
         self._first_nodes = [self._source.at((node.host, int(node.port))) for node in nodes]
         self._nodes = _Guides(self._first_nodes)
         #: First and last slot, and who has them.
-        self._ranges: List[Tuple[int, int, Address]] = []
-        self._moved: Dict[int, Address] = {}
+        self._ranges: list[tuple[int, int, Address]] = []
+        self._moved: dict[int, Address] = {}
 
     async def find(self, send: Send, key: Any, deadline: float) -> Source:
         ranges = self._ranges
@@ -165,7 +165,7 @@ class _InCluster(Route):
         found = self._known(key, self._ranges)
         return "" if found is None else found.name
 
-    def _known(self, key: Any, ranges: List[Tuple[int, int, Address]]) -> Optional[Source]:
+    def _known(self, key: Any, ranges: list[tuple[int, int, Address]]) -> Optional[Source]:
         slot = self._slot_of(key)
         address = self._moved.get(slot)
         for first, last, owner in ranges:
@@ -177,7 +177,7 @@ class _InCluster(Route):
         self._ranges, self._moved = [], {}
         self._nodes.ask_last(source)
 
-    def redirected(self, error: Exception, source: Source) -> Optional[Tuple[Source, bool]]:
+    def redirected(self, error: Exception, source: Source) -> Optional[tuple[Source, bool]]:
         found = redirection(error)
         if found is None:
             return None
@@ -186,7 +186,7 @@ class _InCluster(Route):
             self._moved[found.slot] = address
         return self._source.at(address), not found.is_moved
 
-    def _read(self, source: Source, reply: Any) -> Optional[List[Tuple[int, int, Address]]]:
+    def _read(self, source: Source, reply: Any) -> Optional[list[tuple[int, int, Address]]]:
         found, everybody = [], []
         for first, last, *nodes in reply:
             addresses = [self._known_as(text(node[0] or ""), int(node[1]), source) for node in nodes]
@@ -250,14 +250,14 @@ async def ask(send: Send, route: Route, key: Any, part: Part, within: float) -> 
     raise AssertionError("the last attempt has returned or raised")
 
 
-async def ask_all(send: Send, route: Route, requests: List[Tuple[Any, Part]], within: float) -> List[Any]:
+async def ask_all(send: Send, route: Route, requests: list[tuple[Any, Part]], within: float) -> list[Any]:
     """Sends many requests, in one write to each server. Returns the replies, errors of all kinds among them.
 
     One that is redirected is asked again alone. All in so many seconds.
     """
     deadline = now() + within
-    replies: List[Any] = [None] * len(requests)
-    places: Dict[str, Tuple[Source, List[int]]] = {}
+    replies: list[Any] = [None] * len(requests)
+    places: dict[str, tuple[Source, list[int]]] = {}
     for index, (key, _) in enumerate(requests):
         try:
             source = await find(send, route, key, deadline - now())

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, Optional, Union
 
 from . import _protocol
 from ._confirm import ALL, Confirm
@@ -85,7 +85,7 @@ class Settings:
         return cls(**options)
 
     @classmethod
-    def of_work(cls, options: Mapping[str, Any], *own: str) -> Tuple[Work, Settings]:
+    def of_work(cls, options: Mapping[str, Any], *own: str) -> tuple[Work, Settings]:
         """Returns what a call says of its work, and the settings."""
         work = {name: value for name, value in options.items() if name in ONCE}
         return Work(**work), cls.of({name: value for name, value in options.items() if name not in work}, *own)
@@ -122,7 +122,7 @@ class Kind:
 
     family: Family
     #: The words of the request that only this family has.
-    options: Tuple[Word, ...] = ()
+    options: tuple[Word, ...] = ()
     #: The command that ends the hold when its block has ended without an error.
     success: str = "RELEASE"
     #: Of a semaphore.
@@ -149,25 +149,25 @@ class Work:
     #: Seconds after a failure in which nobody begins again.
     retry_delay: Optional[float] = None
 
-    def done(self, result: Any) -> Tuple[Word, ...]:
+    def done(self, result: Any) -> tuple[Word, ...]:
         """Returns what DONCE.DONE says after the token."""
-        words: Tuple[Word, ...] = () if result is None else ("RESULT", result)
+        words: tuple[Word, ...] = () if result is None else ("RESULT", result)
         if self.forever:
             return (*words, "PERSIST")
         return (*words, *option("PX", None if self.keep is None else _protocol.milliseconds(self.keep)))
 
-    def failed(self, error: BaseException) -> Tuple[Word, ...]:
+    def failed(self, error: BaseException) -> tuple[Word, ...]:
         """Returns what DONCE.FAIL says after the token."""
         delay = None if self.retry_delay is None else round(self.retry_delay * 1_000)
         return ("REASON", f"{type(error).__name__}: {error}"[:1_000], *option("DELAY", delay))
 
 
-def option(name: str, value: Optional[Word]) -> Tuple[Word, ...]:
+def option(name: str, value: Optional[Word]) -> tuple[Word, ...]:
     """Returns the words of an option, none if it is not given."""
     return () if value is None else (name, value)
 
 
-def min_hold_words(seconds: Optional[float]) -> Tuple[Word, ...]:
+def min_hold_words(seconds: Optional[float]) -> tuple[Word, ...]:
     if seconds is not None and not seconds > 0:
         raise ValueError(f"min_hold is None or a number of seconds above 0, not {seconds!r}")
     # Rounded up: a place rests no shorter than it was asked for.

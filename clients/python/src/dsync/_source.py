@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, Awaitable, Dict, NamedTuple, Optional, Protocol, Tuple, Type
+from typing import Any, Awaitable, NamedTuple, Optional, Protocol
 
 from ._retry import concerns_the_connection
 from ._steps import ANSWER_WITHIN
 
 #: Host and port.
-Address = Tuple[str, int]
+Address = tuple[str, int]
 
 # Repetition is this package's own affair, and so is the protocol: RESP2 has no push messages in between.
 _LEFT_OUT = (
@@ -49,8 +49,8 @@ class AsyncClient(Protocol):
 class Source(NamedTuple):
     """How to connect to one server."""
 
-    connection_class: Type[Any]
-    settings: Dict[str, Any]
+    connection_class: type[Any]
+    settings: dict[str, Any]
     #: The address that a Sentinel has told. Other connections have theirs in their settings.
     told: Optional[Address] = None
 
@@ -78,7 +78,7 @@ class Source(NamedTuple):
         return self.error("TimeoutError", f"the server did not answer within {within:.1f} s")
 
 
-def library_error(of: Type[Any], kind: str, message: str) -> Exception:
+def library_error(of: type[Any], kind: str, message: str) -> Exception:
     """Returns an error of this name of the library that has the class, so that callers catch one kind."""
     for base in of.__mro__:
         exceptions = sys.modules.get(f"{base.__module__.split('.')[0]}.exceptions")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
 
 from . import _protocol
 from ._confirm import Confirm, Part
@@ -224,7 +224,7 @@ async def finish(
     behind = None if confirm is None else replace(confirm, until=now() + retry_for)
     at_once, in_doubt = True, False
     while True:
-        renewal: List[Words] = []
+        renewal: list[Words] = []
         if in_doubt and confirm is not None and lease is not None and lease.why_lost() is None:
             renewal = [request.renewal(lease.asks_for(lease.seconds))]
         part = Part([*renewal, request.verb(verb, *more)], behind if renewal or not in_doubt else None)
@@ -247,7 +247,7 @@ async def finish(
     return reply > 0 or not (at_once or is_answered_again)
 
 
-async def wait_for_round(talk: Talk, key: str, timeout: Optional[float], retry_for: float) -> Optional[Tuple[int, int]]:
+async def wait_for_round(talk: Talk, key: str, timeout: Optional[float], retry_for: float) -> Optional[tuple[int, int]]:
     """Waits until the round of a group is finished: how many were done, how many lost. ``None`` when time is up."""
     deadline = None if timeout is None else now() + timeout
     patience = Patience(key, retry_for, deadline)

@@ -7,7 +7,7 @@ They exist while anybody waits. A message that is lost costs nothing but time, b
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, List, Optional, Type
+from typing import TYPE_CHECKING, Any, Optional
 
 from ._line import NOTHING
 from ._retry import log
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Watching:
     """One request's interest in its channel."""
 
-    def __init__(self, listener: Listener, channel: str, performer: Type[Performer]) -> None:
+    def __init__(self, listener: Listener, channel: str, performer: type[Performer]) -> None:
         self._listener = listener
         self.channel = channel
         self.confirmed: Any = performer.event()
@@ -51,13 +51,13 @@ class Watching:
 class Listener:
     """The subscriptions on one connection, and the thread or task that connects and reads from it."""
 
-    def __init__(self, performer: Type[Performer], source: Source, is_sharded: bool) -> None:
+    def __init__(self, performer: type[Performer], source: Source, is_sharded: bool) -> None:
         self.source = source
         self._performer = performer
         self._prefix = "S" if is_sharded else ""
         self._line = performer.line(source, LONGEST_TRY)
         self._lock = threading.Lock()
-        self._watches: List[Watching] = []
+        self._watches: list[Watching] = []
         self._listening: Optional[Running] = None
         self._is_connected = False
         self._is_over = False

@@ -1,7 +1,7 @@
 """Locks, semaphores, groups and work-once keys of asyncio clients, while all goes well."""
 
 import asyncio
-from typing import Any, List
+from typing import Any
 
 import pytest
 import redis
@@ -30,7 +30,7 @@ async def test_lock_is_released_when_its_block_raises(aclient: Any) -> None:
 
 async def test_fifty_tasks_are_served_one_at_a_time_and_in_order(aclient: Any, own_connection: bool) -> None:
     inside = 0
-    served: List[int] = []
+    served: list[int] = []
     claim = lock(aclient, "k", own_connection=own_connection)
 
     async def work(number: int) -> None:
@@ -124,7 +124,7 @@ async def test_group_is_waited_for_until_all_are_done(aclient: Any) -> None:
 
 
 async def test_work_is_done_once_and_everybody_gets_its_result(aclient: Any) -> None:
-    runs: List[int] = []
+    runs: list[int] = []
 
     @once(aclient, lambda number: f"report:{number}")
     async def report(number: int) -> Any:

@@ -6,7 +6,7 @@ import gc
 import logging
 import sys
 import time
-from typing import Any, Callable, List
+from typing import Any, Callable
 
 import pytest
 import redis
@@ -23,7 +23,7 @@ from dsync.aio._tasks import Tasks
 
 
 async def test_revoked_hold_cancels_its_block(aclient: Any) -> None:
-    told: List[Any] = []
+    told: list[Any] = []
     with pytest.raises(dsync.HoldLost, match="revoked"):
         async with lock(aclient, "k", lease=1, on_lost=told.append) as hold:
             await aclient.execute_command("DLOCK.REVOKE", "k", hold.fence)
@@ -111,7 +111,7 @@ async def test_callback_that_raises_does_not_keep_the_block_from_its_end(aclient
 
 
 async def test_callback_that_is_a_coroutine_is_awaited(aclient: Any, caplog: Any) -> None:
-    told: List[Any] = []
+    told: list[Any] = []
 
     async def tell(hold: Any) -> None:
         await asyncio.sleep(0)

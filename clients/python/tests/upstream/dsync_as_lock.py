@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 import redis.asyncio.lock
@@ -24,14 +23,14 @@ redis.asyncio.lock.Lock = dsync.aio.redis_lock.Lock  # type: ignore[misc]
 _LINE = re.compile(r"(test_\w+): (.+)")
 
 
-def _exceptions() -> Dict[str, str]:
+def _exceptions() -> dict[str, str]:
     lines = Path(__file__).with_name("exceptions.txt").read_text().splitlines()
     matches = [_LINE.fullmatch(line) for line in lines if line and not line.startswith("#")]
     assert all(matches), "each line of exceptions.txt is a test and its reason"
     return {match[1]: match[2] for match in matches if match}
 
 
-def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     exceptions = _exceptions()
     found = set()
     for item in items:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Optional
 
 from .._lease import now
 from .._retry import log
@@ -42,7 +42,7 @@ class Clock:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._moments: Dict[Alarm, float] = {}
+        self._moments: dict[Alarm, float] = {}
         self._thread: Optional[threading.Thread] = None
         #: When the thread looks at the clock again.
         self._looks_at = math.inf
@@ -88,7 +88,7 @@ class Clock:
                     if alarm in self._moments:
                         self.set(alarm, again)
 
-    def _due(self) -> List[Alarm]:
+    def _due(self) -> list[Alarm]:
         """Waits for alarms whose moment has come, and returns them in that order."""
         with self._changed:
             while True:

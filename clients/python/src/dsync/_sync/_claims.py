@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import Any, Awaitable, Callable, Iterator, List, Optional, Tuple, TypeVar, cast
+from typing import Any, Awaitable, Callable, Iterator, Optional, TypeVar, cast
 
 from .. import _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
@@ -60,7 +60,7 @@ class Claim(Block[Hold], ClaimBase[Hold]):
         """Returns whether anybody holds the key, or whether a semaphore has too few permits. Takes nothing."""
         return self._run(self._is_locked)
 
-    def holders(self) -> List[Holder]:
+    def holders(self) -> list[Holder]:
         """Returns who holds the key, the oldest hold first, 1,000 at most. Takes nothing."""
         return self._run(self._holders)
 
@@ -100,7 +100,7 @@ class Group(GroupBase[Claim]):
 
     def wait(
         self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for
-    ) -> Optional[Tuple[int, int]]:
+    ) -> Optional[tuple[int, int]]:
         """Waits, on a connection of its own, until the round is finished.
 
         Returns how many members were done and how many lapsed, or ``None`` after ``timeout`` seconds.
@@ -138,7 +138,7 @@ once = Once(Begin)
 
 
 @contextmanager
-def all_of(*claims: Claim) -> Iterator[Tuple[Hold, ...]]:
+def all_of(*claims: Claim) -> Iterator[tuple[Hold, ...]]:
     """Holds several keys at once: ``with all_of(tenant, everybody) as (first, second):``.
 
     They are taken in the order of their names, so that no two callers wait for each other, and released in reverse. The

@@ -6,7 +6,7 @@ import os
 import selectors
 import threading
 import time
-from typing import Any, Awaitable, Callable, Coroutine, Dict, List, Optional
+from typing import Any, Awaitable, Callable, Coroutine, Optional
 
 from .._confirm import Part
 from .._line import NOTHING, Line
@@ -52,7 +52,7 @@ class ThreadLine(Line):
         super().__init__(source, within)
         self._sending = threading.Lock()
 
-    def _time_outs(self, within: float) -> Dict[str, Optional[float]]:
+    def _time_outs(self, within: float) -> dict[str, Optional[float]]:
         connect_within = min(within, self.source.settings["socket_connect_timeout"])
         return {"socket_timeout": within, "socket_connect_timeout": connect_within}
 
@@ -117,7 +117,7 @@ class Threads(Performer):
 
     def __init__(self, client: Any) -> None:
         super().__init__(client)
-        self._idle: Dict[str, List[Line]] = {}
+        self._idle: dict[str, list[Line]] = {}
 
     @staticmethod
     async def sleep(seconds: float, /) -> None:
@@ -129,7 +129,7 @@ class Threads(Performer):
         thread.start()
         return thread
 
-    async def send(self, source: Source, parts: List[Part], within: float) -> None:
+    async def send(self, source: Source, parts: list[Part], within: float) -> None:
         line = await self._borrow(source, within)
         try:
             await line.ask(parts, within)

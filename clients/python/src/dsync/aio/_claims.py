@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, AsyncIterator, Awaitable, Callable, Coroutine, List, Optional, Tuple, TypeVar, cast
+from typing import Any, AsyncIterator, Awaitable, Callable, Coroutine, Optional, TypeVar, cast
 
 from .. import _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
@@ -64,7 +64,7 @@ class Claim(Block[Hold], ClaimBase[Hold]):
         """Returns whether anybody holds the key, or whether a semaphore has too few permits. Takes nothing."""
         return await self._run(self._is_locked)
 
-    async def holders(self) -> List[Holder]:
+    async def holders(self) -> list[Holder]:
         """Returns who holds the key, the oldest hold first, 1,000 at most. Takes nothing."""
         return await self._run(self._holders)
 
@@ -104,7 +104,7 @@ class Group(GroupBase[Claim]):
 
     async def wait(
         self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for
-    ) -> Optional[Tuple[int, int]]:
+    ) -> Optional[tuple[int, int]]:
         """Waits until the round is finished. Returns its tally; see :meth:`dsync.Group.wait`."""
         return await run(_steps.wait_for_round, self._client, self.key, self.key, timeout, retry_for)
 
@@ -136,7 +136,7 @@ once = Once(Begin)
 
 
 @asynccontextmanager
-async def all_of(*claims: Claim) -> AsyncIterator[Tuple[Hold, ...]]:
+async def all_of(*claims: Claim) -> AsyncIterator[tuple[Hold, ...]]:
     """Holds several keys at once: ``async with all_of(tenant, everybody) as holds:``; see :func:`dsync.all_of`."""
     async with AsyncExitStack() as stack:
         held = {claim.key: await stack.enter_async_context(claim) for claim in in_order(claims)}

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import sys
-from typing import Any, AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Dict, List, Optional, Set, Tuple
+from typing import Any, AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Optional
 
 from .._confirm import Part, patience
 from .._lease import now
@@ -38,7 +38,7 @@ class Event(asyncio.Event):
 class TaskLine(Line):
     """Its time-outs are those of each call. Who stops waiting closes it."""
 
-    def _time_outs(self, within: float) -> Dict[str, Optional[float]]:
+    def _time_outs(self, within: float) -> dict[str, Optional[float]]:
         return {"socket_timeout": None}
 
     @contextlib.asynccontextmanager
@@ -65,7 +65,7 @@ class TaskLine(Line):
 
 
 #: Parts that are asked for together, for how many seconds, and what their caller waits for.
-_Asked = Tuple[List[Part], float, "asyncio.Future[None]"]
+_Asked = tuple[list[Part], float, "asyncio.Future[None]"]
 
 
 class Shared:
@@ -73,13 +73,13 @@ class Shared:
 
     def __init__(self, source: Source) -> None:
         self._line = TaskLine(source, ANSWER_WITHIN)
-        self._asked: List[_Asked] = []
+        self._asked: list[_Asked] = []
         #: What is sent, and not answered yet.
-        self._out: List[_Asked] = []
+        self._out: list[_Asked] = []
         self._working: Optional[asyncio.Task[None]] = None
         self.is_over = False
 
-    async def ask(self, parts: List[Part], within: float) -> None:
+    async def ask(self, parts: list[Part], within: float) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked.append((parts, within, over))
         if self._working is None:
@@ -144,7 +144,7 @@ class Tasks(Performer):
 
     def __init__(self, client: Any) -> None:
         super().__init__(client)
-        self._shared: Dict[Tuple[str, bool], Shared] = {}
+        self._shared: dict[tuple[str, bool], Shared] = {}
         self._end: Optional[AsyncGenerator[None, None]] = None
 
     @staticmethod
@@ -162,7 +162,7 @@ class Tasks(Performer):
     def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         return asyncio.create_task(work(), name=name)
 
-    async def send(self, source: Source, parts: List[Part], within: float) -> None:
+    async def send(self, source: Source, parts: list[Part], within: float) -> None:
         if self._end is None:
             self._end = _closes_at_the_end(self._shared)
             await self._end.asend(None)
@@ -176,7 +176,7 @@ class Tasks(Performer):
         return await asyncio.shield(keep(task, logging.DEBUG, "a last command failed"))
 
 
-async def _closes_at_the_end(connections: Dict[Tuple[str, bool], Shared]) -> AsyncGenerator[None, None]:
+async def _closes_at_the_end(connections: dict[tuple[str, bool], Shared]) -> AsyncGenerator[None, None]:
     """Closes the connections when nobody refers to the client any more, or the loop shuts down its generators."""
     try:
         yield
@@ -185,7 +185,7 @@ async def _closes_at_the_end(connections: Dict[Tuple[str, bool], Shared]) -> Asy
             await each.end(ConnectionError("the event loop ends"))
 
 
-_KEPT: Set[asyncio.Future[Any]] = set()
+_KEPT: set[asyncio.Future[Any]] = set()
 
 
 def keep(task: asyncio.Future[Result], level: int, failure: str) -> asyncio.Future[Result]:
