@@ -35,6 +35,8 @@ def script(function: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -
 class Story:
     """What scripts talk to: each question takes the next reply, and only the test's clock moves."""
 
+    key = "k"
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 1_000.0
         self.said: list[str] = []

@@ -77,13 +77,8 @@ class BlockBase(Generic[Held]):
         self._client = client
         self._kind = kind
         self._settings = settings
-        self._by_hand = ByHand(self._who)
+        self._by_hand = ByHand(self._performer.who)
         self.key = key
-
-    @staticmethod
-    def _who() -> Any:
-        """Returns the thread or task that runs now."""
-        raise NotImplementedError
 
     async def _asking(self, talk: Talk) -> Union[Grant, Done]:
         request = self._kind.request(self.key, self._settings)
@@ -115,18 +110,17 @@ class ClaimBase(BlockBase[HoldType]):
     def _begun(self, found: Union[Grant, Done]) -> HoldType:
         hold: HoldType = self._hold(self._client, found, self._settings)
         if self._kind.is_reentrant:
-            self._held_here()[text(self.key)] = hold
+            self._performer.of(self._client).held_here()[text(self.key)] = hold
         return hold
 
     def _again(self) -> Optional[HoldType]:
-        hold: Optional[HoldType] = self._held_here().get(text(self.key)) if self._kind.is_reentrant else None
+        if not self._kind.is_reentrant:
+            return None
+        hold: Optional[HoldType] = self._performer.of(self._client).held_here().get(text(self.key))
         if hold is None or hold._lease.why_lost() is not None:
             return None
         hold._depth += 1
         return hold
-
-    def _held_here(self) -> Any:
-        return self._performer.of(self._client).held_by(self._who())
 
     def _hold_of(self, held: HoldType) -> HoldType:
         return held
@@ -145,7 +139,7 @@ class ClaimBase(BlockBase[HoldType]):
 
     async def _info(self, talk: Talk) -> Mapping[str, Any]:
         words: Words = [f"{self._kind.family.prefix}.INFO", self.key, "COUNT", MOST_HOLDERS]
-        return fields(await _steps.ask(talk, words, self.key, self._settings.retry_for))
+        return fields(await _steps.ask(talk, words, self._settings.retry_for))
 
     async def _is_locked(self, talk: Talk) -> bool:
         info = await self._info(talk)
@@ -250,7 +244,7 @@ class GroupBase(Generic[ClaimType]):
         return self._claim(self._client, self.key, kind, Settings.of(options))
 
     async def _expecting(self, talk: Talk, jobs: int) -> int:
-        return int(await _steps.ask(talk, ["DWG.EXPECT", self.key, jobs], self.key, Settings.retry_for))
+        return int(await _steps.ask(talk, ["DWG.EXPECT", self.key, jobs], Settings.retry_for))
 
 
 class BeginBase(BlockBase[Run[HoldType]]):

@@ -42,6 +42,11 @@ class LockWords:
         return found["redis"] if "redis" in found else found["valkey"]
 
     @property
+    def key(self) -> Any:
+        """The name of the lock, as dsync calls it."""
+        return self.name
+
+    @property
     def fence(self) -> Optional[int]:
         """The fence of the hold, which the resource can check; ``None`` if this object holds nothing."""
         return getattr(self.local, "fence", None) if self.local.token is not None else None
@@ -107,7 +112,7 @@ class LockWords:
     async def _ask(self, talk: Talk, words: Words, of_another_type: Any) -> Any:
         """Returns the reply; the last argument if the key has another type, like that of a lock made with SET."""
         try:
-            return await _steps.ask(talk, words, self.name, Settings.retry_for)
+            return await _steps.ask(talk, words, Settings.retry_for)
         except Exception as error:
             if tells_the_end(error):
                 return of_another_type

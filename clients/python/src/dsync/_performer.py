@@ -72,6 +72,11 @@ class Performer(ABC):
 
     @staticmethod
     @abstractmethod
+    def who() -> Any:
+        """Returns the thread or task that runs now."""
+
+    @staticmethod
+    @abstractmethod
     async def sleep(seconds: float, /) -> None: ...
 
     @staticmethod
@@ -87,10 +92,10 @@ class Performer(ABC):
         """Has a command go out although its task is being cancelled."""
         return asking
 
-    def held_by(self, who: Any) -> MutableMapping[str, Any]:
-        """Returns the reentrant holds of a thread or task. They are kept elsewhere."""
+    def held_here(self) -> MutableMapping[str, Any]:
+        """Returns the reentrant holds of the thread or task that runs now. They are kept elsewhere."""
         with self.lock:
-            held: MutableMapping[str, Any] = self._held.setdefault(who, WeakValueDictionary())
+            held: MutableMapping[str, Any] = self._held.setdefault(self.who(), WeakValueDictionary())
             return held
 
     async def watch(self, source: Source, channel: str) -> Watching:
@@ -120,7 +125,8 @@ class Talk:
     def __init__(self, performer: Performer, key: str) -> None:
         self._performer = performer
         self._route = performer.route
-        self._key = key
+        #: Of what the script is about, also for the messages of errors.
+        self.key = key
         self._blocking: Optional[Line] = None
         self._watching: Optional[Watching] = None
 
@@ -136,7 +142,7 @@ class Talk:
         return await self._performer.last(self._ask(part, within))
 
     def _ask(self, part: Part, within: float) -> Coroutine[Any, Any, Any]:
-        return _route.ask(self._performer.send, self._route, self._key, part, within)
+        return _route.ask(self._performer.send, self._route, self.key, part, within)
 
     async def ask_all(self, requests: list[tuple[str, Part]], within: float) -> list[Any]:
         """Sends a command for each of these keys, and returns the replies, errors of all kinds among them."""
@@ -156,7 +162,7 @@ class Talk:
         except BaseException as error:
             await line.close()
             if isinstance(error, Exception):
-                self._route.blame(line.source, error, self._key)
+                self._route.blame(line.source, error, self.key)
             raise
         self._blocking = line
         return reply
@@ -168,7 +174,7 @@ class Talk:
         try:
             self._watching = await self._performer.watch(source, channel)
         except Exception as error:
-            self._route.blame(source, error, self._key)
+            self._route.blame(source, error, self.key)
             raise
 
     async def turn(self, seconds: float) -> None:
@@ -194,4 +200,4 @@ class Talk:
             await watching.end()
 
     async def _source(self) -> Source:
-        return await _route.find(self._performer.send, self._route, self._key, LONGEST_TRY)
+        return await _route.find(self._performer.send, self._route, self.key, LONGEST_TRY)

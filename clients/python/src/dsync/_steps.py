@@ -247,14 +247,14 @@ async def finish(
     return reply > 0 or not (at_once or is_answered_again)
 
 
-async def wait_for_round(talk: Talk, key: str, timeout: Optional[float], retry_for: float) -> Optional[tuple[int, int]]:
+async def wait_for_round(talk: Talk, timeout: Optional[float], retry_for: float) -> Optional[tuple[int, int]]:
     """Waits until the round of a group is finished: how many were done, how many lost. ``None`` when time is up."""
     deadline = None if timeout is None else now() + timeout
-    patience = Patience(key, retry_for, deadline)
+    patience = Patience(talk.key, retry_for, deadline)
     while True:
         seconds = _at_most(LONGEST_BLOCK, deadline)
         try:
-            reply = await talk.block(["DWG.WAIT", key, "BLOCK", milliseconds(seconds)], seconds)
+            reply = await talk.block(["DWG.WAIT", talk.key, "BLOCK", milliseconds(seconds)], seconds)
         except Exception as error:
             # The group is gone. Asking again would be answered as if there had never been one: finished, by nobody.
             if "group was removed" in str(error):
@@ -268,9 +268,9 @@ async def wait_for_round(talk: Talk, key: str, timeout: Optional[float], retry_f
             return None
 
 
-async def ask(talk: Talk, words: Words, key: str, retry_for: float) -> Any:
+async def ask(talk: Talk, words: Words, retry_for: float) -> Any:
     """Sends a command that may be repeated, until it is answered."""
-    patience = Patience(key, retry_for)
+    patience = Patience(talk.key, retry_for)
     while True:
         try:
             return await talk.ask(words)

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import functools
-import threading
 from contextlib import ExitStack, contextmanager
-from typing import Any, Awaitable, Callable, Iterator, Optional, TypeVar, cast
+from typing import Any, Callable, Iterator, Optional, TypeVar, cast
 
 from .. import _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
 from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, OnceBase, Run, in_order
-from .._performer import Result
 from .._settings import Settings
 from .._source import Client
 from ..errors import Holder
 from ._hold import Hold
-from ._threads import Threads, run
+from ._threads import Runs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Held = TypeVar("Held")
 
 
-class Block(BlockBase[Held]):
-    _performer = Threads
+class Block(Runs, BlockBase[Held]):
     _hold = Hold
-    _who = staticmethod(threading.current_thread)
-
-    def _run(self, script: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-        return run(script, self._client, self.key, *arguments)
 
     def _take(self) -> Held:
         return self._again() or self._begun(self._run(self._asking))
@@ -84,19 +77,14 @@ class Semaphore(Claim):
         return self._run(self._available)
 
 
-_families: Families[Client, Claim, Semaphore] = Families(Claim, Semaphore)
-lock = _families.lock
-semaphore = _families.semaphore
-
-
-class Group(GroupBase[Claim]):
+class Group(Runs, GroupBase[Claim]):
     """A wait group; see :func:`group`."""
 
     _claim = Claim
 
     def expect(self, jobs: int) -> int:
         """Says how many jobs the round has, before anybody waits. Returns how many are still owed."""
-        return run(self._expecting, self._client, self.key, jobs)
+        return self._run(self._expecting, jobs)
 
     def wait(
         self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for
@@ -105,7 +93,12 @@ class Group(GroupBase[Claim]):
 
         Returns how many members were done and how many lapsed, or ``None`` after ``timeout`` seconds.
         """
-        return run(_steps.wait_for_round, self._client, self.key, self.key, timeout, retry_for)
+        return self._run(_steps.wait_for_round, timeout, retry_for)
+
+
+_families: Families[Client, Claim, Semaphore] = Families(Claim, Semaphore)
+lock = _families.lock
+semaphore = _families.semaphore
 
 
 def group(client: Client, key: str, *, limit: Optional[int] = None) -> Group:

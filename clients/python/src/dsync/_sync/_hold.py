@@ -12,7 +12,7 @@ from .._retry import log
 from .._settings import Settings
 from .._steps import Grant
 from ._alarm import CLOCK
-from ._threads import Threads, run
+from ._threads import Runs
 
 
 class _Lost(threading.Event):
@@ -29,14 +29,12 @@ class _Lost(threading.Event):
         return self._lease.is_of_the_parent or super().wait(timeout)
 
 
-class Hold(HoldBase):
+class Hold(Runs, HoldBase):
     """A lock, permits, a membership or a run that this process holds.
 
     It is renewed in the background at each third of its lease, until it is released or lost, or until nobody refers to
     it any more.
     """
-
-    _performer = Threads
 
     def __init__(self, client: Any, grant: Grant, settings: Settings) -> None:
         super().__init__(client, grant, settings)
@@ -47,7 +45,7 @@ class Hold(HoldBase):
             self._watch()
         except BaseException:
             # No thread can be started, so nobody would renew the hold or tell its loss.
-            run(_steps.withdraw, client, self.key, self._request)
+            self._run(_steps.withdraw, self._request)
             raise
 
     def renew(self, lease: Optional[float] = None) -> bool:
@@ -56,7 +54,7 @@ class Hold(HoldBase):
         There is seldom a reason to: the background does it. With ``lease`` it is so many seconds long from now on.
         Raises the error of the connection if the server does not answer.
         """
-        return run(self._renew, self._client, self.key, lease)
+        return self._run(self._renew, lease)
 
     def release(self) -> bool:
         """Ends the hold. Returns whether it still lived.
@@ -64,7 +62,7 @@ class Hold(HoldBase):
         Repeats the request for the lease and five seconds more, while the server can know the hold; asks once if the
         hold is lost. Then raises the error of the connection, and the lease ends the hold.
         """
-        return run(self._end, self._client, self.key, "RELEASE")
+        return self._run(self._end, "RELEASE")
 
     def _watch(self) -> None:
         moment = min(self._renewed.due_at, self._lease.lost_at())

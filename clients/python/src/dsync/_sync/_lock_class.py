@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from .._lock_words import LockWords
-from ._threads import run
+from ._threads import Runs
 
 
-class LockClass(LockWords):
+class LockClass(Runs, LockWords):
     def acquire(
         self,
         sleep: Optional[float] = None,
@@ -17,21 +17,21 @@ class LockClass(LockWords):
         token: Any = None,
     ) -> bool:
         """Takes the lock, and returns whether it did. ``sleep`` is ignored, because nobody polls."""
-        return run(self._acquiring, self._client, self.name, blocking, blocking_timeout, token)
+        return self._run(self._acquiring, blocking, blocking_timeout, token)
 
     def locked(self) -> bool:
         """Returns whether anybody holds the lock."""
-        return run(self._locked, self._client, self.name)
+        return self._run(self._locked)
 
     def owned(self) -> bool:
         """Returns whether this object holds the lock."""
-        return run(self._owned, self._client, self.name)
+        return self._run(self._owned)
 
     def do_release(self, expected_token: Any) -> None:
-        run(self._releasing, self._client, self.name, expected_token)
+        self._run(self._releasing, expected_token)
 
     def do_extend(self, additional_time: float, replace_ttl: bool) -> Any:
-        return run(self._renewing, self._client, self.name, additional_time, not replace_ttl, "extend")
+        return self._run(self._renewing, additional_time, not replace_ttl, "extend")
 
     def do_reacquire(self) -> Any:
-        return run(self._renewing, self._client, self.name, self.timeout, False, "reacquire")
+        return self._run(self._renewing, self.timeout, False, "reacquire")

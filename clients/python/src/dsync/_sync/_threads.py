@@ -6,7 +6,7 @@ import os
 import selectors
 import threading
 import time
-from typing import Any, Awaitable, Callable, Coroutine, Optional
+from typing import Any, Awaitable, Callable, ClassVar, Coroutine, Optional
 
 from .._confirm import Part
 from .._line import NOTHING, Line
@@ -28,10 +28,6 @@ def complete(coroutine: Coroutine[Any, Any, Result]) -> Result:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     raise AssertionError("a thread has nobody to wait for it")
-
-
-def run(script: Callable[..., Awaitable[Result]], client: Any, key: str, *arguments: Any) -> Result:
-    return complete(Threads.of(client).run(script, key, *arguments))
 
 
 class Event(threading.Event):
@@ -114,6 +110,7 @@ class Threads(Performer):
     event = Event
     line = ThreadLine
     where = staticmethod(os.getpid)
+    who = staticmethod(threading.current_thread)
 
     def __init__(self, client: Any) -> None:
         super().__init__(client)
@@ -157,3 +154,14 @@ class Threads(Performer):
             if line.is_fresh():
                 return line
             await line.close()
+
+
+class Runs:
+    """Runs scripts for a key with its client."""
+
+    _performer: ClassVar[type[Performer]] = Threads
+    _client: Any
+    key: Any
+
+    def _run(self, script: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+        return complete(self._performer.of(self._client).run(script, self.key, *arguments))

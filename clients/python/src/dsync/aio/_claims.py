@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, AsyncIterator, Awaitable, Callable, Coroutine, Optional, TypeVar, cast
+from typing import Any, AsyncIterator, Callable, Coroutine, Optional, TypeVar, cast
 
 from .. import _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
 from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, OnceBase, Run, in_order
-from .._performer import Result
 from .._settings import Settings
 from .._source import AsyncClient as Client
 from ..errors import Holder
 from ._hold import Hold
-from ._tasks import Tasks, run
+from ._tasks import Runs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Held = TypeVar("Held")
 
 
-class Block(BlockBase[Held]):
-    _performer = Tasks
+class Block(Runs, BlockBase[Held]):
     _hold = Hold
-    _who = staticmethod(asyncio.current_task)
-
-    async def _run(self, script: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-        return await run(script, self._client, self.key, *arguments)
 
     async def _take(self) -> Held:
         return self._again() or self._begun(await self._run(self._asking))
@@ -88,25 +81,25 @@ class Semaphore(Claim):
         return await self._run(self._available)
 
 
-_families: Families[Client, Claim, Semaphore] = Families(Claim, Semaphore)
-lock = _families.lock
-semaphore = _families.semaphore
-
-
-class Group(GroupBase[Claim]):
+class Group(Runs, GroupBase[Claim]):
     """A wait group; see :func:`dsync.group`."""
 
     _claim = Claim
 
     async def expect(self, jobs: int) -> int:
         """Says how many jobs the round has, before anybody waits. Returns how many are still owed."""
-        return await run(self._expecting, self._client, self.key, jobs)
+        return await self._run(self._expecting, jobs)
 
     async def wait(
         self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for
     ) -> Optional[tuple[int, int]]:
         """Waits until the round is finished. Returns its tally; see :meth:`dsync.Group.wait`."""
-        return await run(_steps.wait_for_round, self._client, self.key, self.key, timeout, retry_for)
+        return await self._run(_steps.wait_for_round, timeout, retry_for)
+
+
+_families: Families[Client, Claim, Semaphore] = Families(Claim, Semaphore)
+lock = _families.lock
+semaphore = _families.semaphore
 
 
 def group(client: Client, key: str, *, limit: Optional[int] = None) -> Group:

@@ -13,7 +13,7 @@ from .._lease import Lease, now, weakly
 from .._retry import log
 from .._settings import Settings
 from .._steps import Grant
-from ._tasks import Tasks, keep, run
+from ._tasks import Runs, keep
 
 
 class _Lost(asyncio.Event):
@@ -30,14 +30,12 @@ class _Lost(asyncio.Event):
         return True if self._lease.is_of_the_parent else await super().wait()
 
 
-class Hold(HoldBase):
+class Hold(Runs, HoldBase):
     """A lock, permits, a membership or a run that this process holds.
 
     A task renews it at each third of its lease, until it is released or lost, or until nobody refers to it any more.
     While a block (``async with``) is inside, the loss of the hold cancels the task of the block.
     """
-
-    _performer = Tasks
 
     def __init__(self, client: Any, grant: Grant, settings: Settings) -> None:
         super().__init__(client, grant, settings)
@@ -53,11 +51,11 @@ class Hold(HoldBase):
 
     async def renew(self, lease: Optional[float] = None) -> bool:
         """Renews the lease now. Returns whether the hold still lived; see :meth:`dsync.Hold.renew`."""
-        return await run(self._renew, self._client, self.key, lease)
+        return await self._run(self._renew, lease)
 
     async def release(self) -> bool:
         """Ends the hold. Returns whether it still lived; see :meth:`dsync.Hold.release`."""
-        return await run(self._end, self._client, self.key, "RELEASE")
+        return await self._run(self._end, "RELEASE")
 
     def _watch(self) -> None:
         moment = self._look()

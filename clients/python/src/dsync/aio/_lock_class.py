@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from .._lock_words import LockWords
-from ._tasks import run
+from ._tasks import Runs
 
 
-class LockClass(LockWords):
+class LockClass(Runs, LockWords):
     async def acquire(
         self,
         blocking: Optional[bool] = None,
@@ -16,21 +16,21 @@ class LockClass(LockWords):
         token: Any = None,
     ) -> bool:
         """Takes the lock, and returns whether it did. Nobody polls, so the object's ``sleep`` is ignored."""
-        return await run(self._acquiring, self._client, self.name, blocking, blocking_timeout, token)
+        return await self._run(self._acquiring, blocking, blocking_timeout, token)
 
     async def locked(self) -> bool:
         """Returns whether anybody holds the lock."""
-        return await run(self._locked, self._client, self.name)
+        return await self._run(self._locked)
 
     async def owned(self) -> bool:
         """Returns whether this object holds the lock."""
-        return await run(self._owned, self._client, self.name)
+        return await self._run(self._owned)
 
     async def do_release(self, expected_token: Any) -> None:
-        await run(self._releasing, self._client, self.name, expected_token)
+        await self._run(self._releasing, expected_token)
 
     async def do_extend(self, additional_time: float, replace_ttl: bool) -> Any:
-        return await run(self._renewing, self._client, self.name, additional_time, not replace_ttl, "extend")
+        return await self._run(self._renewing, additional_time, not replace_ttl, "extend")
 
     async def do_reacquire(self) -> Any:
-        return await run(self._renewing, self._client, self.name, self.timeout, False, "reacquire")
+        return await self._run(self._renewing, self.timeout, False, "reacquire")

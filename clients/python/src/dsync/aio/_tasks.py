@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import sys
-from typing import Any, AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Optional
+from typing import Any, AsyncGenerator, AsyncIterator, Awaitable, Callable, ClassVar, Coroutine, Optional
 
 from .._confirm import Part, patience
 from .._lease import now
@@ -21,10 +21,6 @@ if sys.version_info >= (3, 11):
     from asyncio import timeout
 else:
     from async_timeout import timeout
-
-
-async def run(script: Callable[..., Awaitable[Result]], client: Any, key: str, *arguments: Any) -> Result:
-    return await Tasks.of(client).run(script, key, *arguments)
 
 
 class Event(asyncio.Event):
@@ -141,6 +137,7 @@ class Tasks(Performer):
     is_async = True
     event = Event
     line = TaskLine
+    who = staticmethod(asyncio.current_task)
 
     def __init__(self, client: Any) -> None:
         super().__init__(client)
@@ -174,6 +171,17 @@ class Tasks(Performer):
     async def last(self, asking: Coroutine[Any, Any, Result]) -> Result:
         task: asyncio.Future[Result] = asyncio.create_task(asking)
         return await asyncio.shield(keep(task, logging.DEBUG, "a last command failed"))
+
+
+class Runs:
+    """Runs scripts for a key with its client."""
+
+    _performer: ClassVar[type[Performer]] = Tasks
+    _client: Any
+    key: Any
+
+    async def _run(self, script: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+        return await self._performer.of(self._client).run(script, self.key, *arguments)
 
 
 async def _closes_at_the_end(connections: dict[tuple[str, bool], Shared]) -> AsyncGenerator[None, None]:
