@@ -24,12 +24,6 @@ export const FAREWELL_MS = 1_000;
 const FAREWELL_OF_TRY_MS = 500;
 /** How long a try lasts at most, whatever the server does. */
 export const TRY_MS = 2_000;
-/** The option by which `allOf` tells the deadline of all its tries. */
-export const TRY_UNTIL = Symbol('until when a try lasts');
-
-interface Asked extends HoldOptions {
-    [TRY_UNTIL]?: number;
-}
 
 /** How long the caller waits. */
 interface Patience {
@@ -47,20 +41,21 @@ interface Answer {
 
 /**
  * Resolves to the hold, or to what is done already. Rejects with NotAcquired, NotConfirmed, WorkFailed, the reason of the
- * signal, or an error that will not pass.
+ * signal, or an error that will not pass. A try lasts until `tryUntil` at most.
  */
 export async function acquire<H extends Hold>(
     client: Client,
     family: Family,
     key: string,
-    options: Asked,
+    options: HoldOptions,
     words: string[],
     Class: new (claim: Claim, found: Granted, sent: Moment) => H,
+    tryUntil = performance.now() + TRY_MS,
 ): Promise<H | Done> {
     takeSignal(options.signal);
     const waitMs = options.waitMs === undefined ? Infinity : ms('waitMs', options.waitMs);
     const isTry = waitMs === 0;
-    const deadline = isTry ? (options[TRY_UNTIL] ?? performance.now() + TRY_MS) : performance.now() + waitMs;
+    const deadline = isTry ? tryUntil : performance.now() + waitMs;
     const patience = { isTry, deadline, retryForMs: ms('retryForMs', options.retryForMs ?? RETRY_FOR_MS) };
     for (;;) {
         const claim = new Claim(client, family, key, options, words);

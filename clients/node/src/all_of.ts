@@ -1,9 +1,10 @@
 // Several keys at once.
 
-import { FAREWELL_MS, TRY_MS, TRY_UNTIL } from './acquire.js';
-import type { Hold } from './hold.js';
+import { acquire, FAREWELL_MS, TRY_MS } from './acquire.js';
+import { HoldLost } from './errors.js';
+import { Hold } from './hold.js';
 import type { Client } from './libraries/library.js';
-import { lock, semaphore } from './lock.js';
+import { lockWords, semaphoreWords } from './lock.js';
 import { Loss } from './loss.js';
 import { type AllOfOptions, checkNames, type HoldOptions, type LockOptions, ms, type SemaphoreOptions } from './options.js';
 import { bounded } from './timing.js';
@@ -67,14 +68,11 @@ export class Holds {
         await Promise.all(this.holds.map((hold) => hold[Symbol.asyncDispose]()));
     }
 
-    /** The key and the fence of a loss that only the releases found. @internal */
-    get key(): string {
-        return this.holds.map(({ key }) => key).join("', '");
-    }
-
-    /** @internal */
-    get fence(): string {
-        return this.holds.map(({ fence }) => fence).join(', ');
+    /** Throws a HoldLost: the server has said that a hold had ended before. @internal */
+    _throwEnded(why: string): never {
+        this.throwIfLost();
+        const keys = this.holds.map(({ key }) => key).join("', '");
+        throw new HoldLost(keys, this.holds.map(({ fence }) => fence).join(', '), why);
     }
 
     /** @internal */
@@ -100,14 +98,15 @@ export async function allOf(client: Client, keys: readonly Want[], given: AllOfO
     const order = inGivenOrder ? wants : [...wants].sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
     const deadline = options.waitMs === undefined ? undefined : performance.now() + ms('waitMs', options.waitMs);
     // Together too a try is short; so is each try that a wait becomes when it has run out.
-    const tryUntil = (deadline ?? Infinity) + TRY_MS;
+    const tryUntil = deadline === undefined ? undefined : deadline + TRY_MS;
     const holds = new Map<string, Hold>();
     try {
-        for (const { key, acquire } of order) {
+        for (const { family, key, own } of order) {
             // A wait of 0 stays a try, and a wait that has run out becomes one.
-            const leftMs = () => Math.max(0, (deadline ?? Infinity) - performance.now());
-            const left = deadline === undefined ? {} : { waitMs: leftMs(), [TRY_UNTIL]: tryUntil };
-            holds.set(key, await acquire(client, { ...options, ...left }));
+            const left = deadline === undefined ? {} : { waitMs: Math.max(0, deadline - performance.now()) };
+            const asked = { ...options, ...left, ...own };
+            const words = family === 'lock' ? lockWords(asked) : semaphoreWords(asked);
+            holds.set(key, (await acquire(client, family, key, asked, words, Hold, tryUntil)) as Hold);
         }
         const all = new Holds(wants.map(({ key }) => holds.get(key) as Hold));
         all.throwIfLost();
@@ -115,27 +114,28 @@ export async function allOf(client: Client, keys: readonly Want[], given: AllOfO
     } catch (error) {
         // The releases go on if the server does not answer now.
         const released = Promise.all([...holds.values()].map((hold) => hold[Symbol.asyncDispose]()));
-        await bounded(released, Math.min(FAREWELL_MS, tryUntil - performance.now()));
+        await bounded(released, Math.min(FAREWELL_MS, (tryUntil ?? Infinity) - performance.now()));
         throw error;
     }
 }
 
 interface Wanted {
+    family: 'lock' | 'semaphore';
     key: string;
-    acquire: (client: Client, options: HoldOptions) => Promise<Hold>;
+    own: LockOptions & SemaphoreOptions;
 }
 
 function wantOf(want: Want): Wanted {
     if (typeof want === 'string') {
-        return { key: want, acquire: (client, options) => lock(client, want, options) };
+        return { family: 'lock', key: want, own: {} };
     }
     if ('lock' in want && !('semaphore' in want)) {
         const { lock: key, ...own } = want;
-        return { key, acquire: (client, options) => lock(client, key, { ...options, ...own }) };
+        return { family: 'lock', key, own };
     }
     if ('semaphore' in want && !('lock' in want)) {
         const { semaphore: key, ...own } = want;
-        return { key, acquire: (client, options) => semaphore(client, key, { ...options, ...own }) };
+        return { family: 'semaphore', key, own };
     }
     throw new TypeError('allOf takes texts, { lock } and { semaphore, limit }');
 }

@@ -28,38 +28,42 @@ export class Moment {
     }
 }
 
+/** How long a lease is, and how long before its end the hold counts as lost, so that work can stop in time. */
+export interface Term {
+    readonly leaseMs: number;
+    readonly marginMs: number;
+}
+
 export class Lease {
     readonly #granted: Moment;
 
     /** `sent` is the Moment at which the request that was granted was sent; the server began the lease later than that. */
-    constructor(
-        private leaseMs: number,
-        public marginMs: number,
-        private readonly maxHoldMs: number,
-        private sent: Moment,
-    ) {
+    constructor(private term: Term, private readonly maxHoldMs: number, private sent: Moment) {
         this.#granted = sent;
     }
 
+    get marginMs(): number {
+        return this.term.marginMs;
+    }
+
     /** The server has renewed at the request that was sent at this Moment. */
-    renewed(sent: Moment, leaseMs: number, marginMs: number): void {
+    renewed(sent: Moment, term: Term): void {
         if (!sent.isBefore(this.sent)) {
             this.sent = sent;
-            this.leaseMs = leaseMs;
-            this.marginMs = marginMs;
+            this.term = term;
         }
     }
 
     /** A request for such a lease is on its way. If it is shorter than what is left, only that is certain from now on. */
-    asked(sent: Moment, leaseMs: number, marginMs: number): void {
-        if (leaseMs - marginMs < this.leftMs) {
-            this.renewed(sent, leaseMs, marginMs);
+    asked(sent: Moment, term: Term): void {
+        if (term.leaseMs - term.marginMs < this.leftMs) {
+            this.renewed(sent, term);
         }
     }
 
-    /** What is left until the hold counts as lost: a margin before the end of the lease, so that work can stop in time. */
+    /** What is left until the hold counts as lost. */
     get leftMs(): number {
-        return Math.min(this.leaseMs - this.marginMs - this.sent.agoMs, this.maxHoldLeftMs);
+        return Math.min(this.term.leaseMs - this.term.marginMs - this.sent.agoMs, this.maxHoldLeftMs);
     }
 
     /** For how long a renewal may ask at most. */
@@ -69,7 +73,7 @@ export class Lease {
 
     /** Whether the lease lasts for as long as the hold may, and cannot be renewed. */
     get isLast(): boolean {
-        return this.leaseMs - this.sent.agoMs > this.maxHoldLeftMs - CLOCK_STEPS_MS;
+        return this.term.leaseMs - this.sent.agoMs > this.maxHoldLeftMs - CLOCK_STEPS_MS;
     }
 
     /** Whether the machine seems to have been suspended since the last renewal was sent. */

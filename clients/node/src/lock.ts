@@ -2,7 +2,6 @@
 
 import { acquire } from './acquire.js';
 import { clientOf } from './client.js';
-import { HoldLost } from './errors.js';
 import { Hold } from './hold.js';
 import type { Holds } from './all_of.js';
 import type { Client } from './libraries/library.js';
@@ -11,9 +10,13 @@ import { fieldsOf, type Holder, holdersOf } from './replies.js';
 
 /** Waits for a lock. Rejects with NotAcquired when `waitMs` is over. */
 export async function lock(client: Client, key: string, options: LockOptions = {}): Promise<Hold> {
+    return (await acquire(client, 'lock', key, options, lockWords(options), Hold)) as Hold;
+}
+
+/** Checks the options of a lock, and returns the words of its request. */
+export function lockWords(options: LockOptions): string[] {
     checkNames('lock', options);
-    const words = [...(options.shared ? ['SHARED'] : []), ...minHold(options)];
-    return (await acquire(client, 'lock', key, options, words, Hold)) as Hold;
+    return [...(options.shared ? ['SHARED'] : []), ...minHold(options)];
 }
 
 /** Resolves to whether the lock is taken, resting or paused. It takes nothing. */
@@ -27,8 +30,7 @@ lock.holders = async (client: Client, key: string): Promise<Holder[]> => holders
 
 /** Waits for permits of a semaphore, one if not told otherwise. */
 export async function semaphore(client: Client, key: string, options: SemaphoreOptions = {}): Promise<Hold> {
-    checkNames('semaphore', options);
-    return (await acquire(client, 'semaphore', key, options, wordsOf(options), Hold)) as Hold;
+    return (await acquire(client, 'semaphore', key, options, semaphoreWords(options), Hold)) as Hold;
 }
 
 /** Resolves to how many permits are free; null if nobody has used the semaphore, so that the limit is not known. */
@@ -46,7 +48,10 @@ semaphore.locked = async (client: Client, key: string): Promise<boolean> => {
 /** Resolves to who holds permits, ten at most. It takes nothing. */
 semaphore.holders = async (client: Client, key: string): Promise<Holder[]> => holdersOf(await infoOf(client, 'DSEM', key));
 
-function wordsOf({ limit, permits, lane, laneLimit, index = false, minHoldMs }: SemaphoreOptions): string[] {
+/** Checks the options of a semaphore, and returns the words of its request. */
+export function semaphoreWords(options: SemaphoreOptions): string[] {
+    checkNames('semaphore', options);
+    const { limit, permits, lane, laneLimit, index = false } = options;
     if (lane !== undefined && typeof lane !== 'string') {
         throw new TypeError(`lane must be a text, not ${String(lane)}`);
     }
@@ -61,7 +66,7 @@ function wordsOf({ limit, permits, lane, laneLimit, index = false, minHoldMs }: 
         ...option('PERMITS', permits),
         ...option('LANE', lane),
         ...option('LANELIMIT', laneLimit),
-        ...minHold({ minHoldMs }),
+        ...minHold(options),
         ...(index ? ['INDEX'] : []),
     ];
 }
@@ -106,7 +111,7 @@ export async function withHold<H extends Hold | Holds, T>(
     }
     // Without an answer the lease was still running when the work ended, by the clock that throwIfLost looked at.
     if (!(await hold.release().catch(() => true))) {
-        throw new HoldLost(hold.key, hold.fence, 'it had ended before the work did');
+        hold._throwEnded('it had ended before the work did');
     }
     return result;
 }

@@ -8,7 +8,7 @@
 
 import type { Claim } from './claim.js';
 import { HoldLost } from './errors.js';
-import { Lease, Moment } from './lease.js';
+import { Lease, Moment, type Term } from './lease.js';
 import { wholeMs } from './options.js';
 import type { Reply } from './replies.js';
 import { ANSWER_MS, Unanswered } from './retry.js';
@@ -89,7 +89,7 @@ export class Renewal {
     /** The lease that is asked for. */
     #leaseMs: number;
     /** What a renewal without an answer has asked for. It may arrive behind a later one, and the server goes by the last. */
-    #unanswered: { leaseMs: number; marginMs: number } | undefined;
+    #unanswered: Term | undefined;
     #renewAt: number;
     #isRenewing = false;
     #isNudged = false;
@@ -100,7 +100,7 @@ export class Renewal {
 
     constructor(private readonly claim: Claim, private readonly fence: number, sent: Moment, hold: Holder) {
         this.#leaseMs = claim.leaseMs;
-        this.#lease = new Lease(claim.leaseMs, claim.marginOf(claim.leaseMs), claim.maxHoldMs, sent);
+        this.#lease = new Lease({ leaseMs: claim.leaseMs, marginMs: claim.marginOf(claim.leaseMs) }, claim.maxHoldMs, sent);
         this.#hold = new WeakRef(hold);
         collected.register(hold, this, this);
         this.#renewAt = this.#thirdAfter(sent);
@@ -167,39 +167,29 @@ export class Renewal {
         const certain = this.#unanswered !== undefined && this.#unanswered.leaseMs < leaseMs ? this.#unanswered : asked;
         this.#unanswered = certain;
         if (this.#state === 'held') {
-            this.#lease.asked(sent, certain.leaseMs, certain.marginMs);
+            this.#lease.asked(sent, certain);
         }
-        const renewed = (answer: Reply) => {
+        const heard = (answer: Reply) => {
+            if (this.#state !== 'held') {
+                return false;
+            }
             if (Number(answer) !== 1) {
-                return this.#ended();
+                this.#lose('the server says that it has ended');
+                return false;
             }
             this.#unanswered = undefined;
-            this.#lease.renewed(sent, certain.leaseMs, certain.marginMs);
+            this.#failure = undefined;
+            this.#isJumpSeen = false;
+            this.#lease.renewed(sent, certain);
             this.#renewAt = certain === asked ? this.#thirdAfter(sent) : performance.now();
-            return this.#answered();
+            this.claim.renewals.lookIn(this.look());
+            return this.leftMs > 0;
         };
-        const isHeld = await bounded(this.claim.renew(leaseMs).then(renewed), answerMs);
+        const isHeld = await bounded(this.claim.renew(leaseMs).then(heard), answerMs);
         if (isHeld === undefined) {
             throw Unanswered.of(this.claim.library, this.claim.key, answerMs);
         }
         return isHeld;
-    }
-
-    #ended(): false {
-        if (this.#state === 'held') {
-            this.#lose('the server says that it has ended');
-        }
-        return false;
-    }
-
-    #answered(): boolean {
-        if (this.#state !== 'held') {
-            return false;
-        }
-        this.#failure = undefined;
-        this.#isJumpSeen = false;
-        this.claim.renewals.lookIn(this.look());
-        return this.leftMs > 0;
     }
 
     #thirdAfter(sent: Moment): number {
