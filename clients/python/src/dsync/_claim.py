@@ -16,7 +16,7 @@ from ._lease import OF_THE_PARENT
 from ._performer import Performer, Talk
 from ._protocol import Done, GivenUp, Words, fields, holders, text
 from ._retry import passes
-from ._settings import DECORATOR, LOCK, ONCE, SEMAPHORE, Kind, Settings, Work, min_hold_words, option
+from ._settings import Kind, Settings, Work, min_hold_words, option
 from ._source import check_client
 from ._steps import Grant
 from .errors import Holder, HoldLost, WorkFailed
@@ -193,7 +193,7 @@ class Families(Generic[ClientType, ClaimType, SemaphoreType]):
             raise ValueError("a shared lock is not reentrant")
         words = (*(("SHARED",) if shared else ()), *min_hold_words(min_hold))
         kind = Kind(_protocol.LOCK, words, is_reentrant=reentrant)
-        return self._claim(client, key, kind, Settings.of(options, *LOCK))
+        return self._claim(client, key, kind, Settings.of(options, self.lock))
 
     def semaphore(
         self,
@@ -222,7 +222,7 @@ class Families(Generic[ClientType, ClaimType, SemaphoreType]):
         words = (*option("LIMIT", limit), "PERMITS", permits, *option("LANE", lane), *option("LANELIMIT", lane_limit))
         words = (*words, *min_hold_words(min_hold), *(("INDEX",) if index else ()))
         kind = Kind(_protocol.SEMAPHORE, words, limit=limit, permits=permits)
-        return self._semaphore(client, key, kind, Settings.of(options, *SEMAPHORE))
+        return self._semaphore(client, key, kind, Settings.of(options, self.semaphore))
 
 
 class GroupBase(Generic[ClaimType]):
@@ -241,7 +241,7 @@ class GroupBase(Generic[ClaimType]):
         is expected.
         """
         kind = Kind(_protocol.GROUP, option("LIMIT", self._limit), "DONE")
-        return self._claim(self._client, self.key, kind, Settings.of(options))
+        return self._claim(self._client, self.key, kind, Settings.of(options, self.member))
 
     async def _expecting(self, talk: Talk, jobs: int) -> int:
         return int(await _steps.ask(talk, ["DWG.EXPECT", self.key, jobs], Settings.retry_for))
@@ -327,7 +327,7 @@ class OnceBase(Generic[ClientType, BeginType]):
         and ``loads`` say otherwise. If the work raises an error, the attempt has failed and the next caller in line
         begins.
         """
-        Settings.of_work(options, *DECORATOR)
+        Settings.of_work(options, self.__call__)
 
         def begin(*args: Any, **kwargs: Any) -> BeginType:
             return self.begin(client, key(*args, **kwargs) if callable(key) else key, **options)
@@ -351,7 +351,7 @@ class OnceBase(Generic[ClientType, BeginType]):
         failed. A result that cannot be recorded, because another attempt has begun since, raises
         :class:`~dsync.HoldLost`.
         """
-        work, settings = Settings.of_work(options, *ONCE)
+        work, settings = Settings.of_work(options, self.begin)
         return self._begin(client, key, settings, work)
 
     def _once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, Optional, Union
@@ -40,13 +41,6 @@ if TYPE_CHECKING:
         retry_delay: Optional[float]
 
 
-#: The options that only locks, only semaphores and only work-once have, and those of the latter's decorator besides.
-LOCK = ("shared", "min_hold", "reentrant")
-SEMAPHORE = ("limit", "permits", "lane", "lane_limit", "min_hold", "index")
-ONCE = ("max_attempts", "keep", "forever", "retry_delay")
-DECORATOR = (*ONCE, "dumps", "loads")
-
-
 @dataclass(frozen=True)
 class Settings:
     #: Seconds for which a hold lasts without renewal: how long the others wait if this process dies.
@@ -74,21 +68,25 @@ class Settings:
     disk: bool = False
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], *own: str) -> Settings:
-        """Returns the settings of a call. ``own`` are the options that only its family has, for the message."""
-        known = [*own, *(field.name for field in dataclasses.fields(cls))]
+    def of(cls, options: Mapping[str, Any], function: Callable[..., Any], *more: str) -> Settings:
+        """Returns the settings of a call of a function, whose message for a wrong name lists the options it has."""
+        names = [field.name for field in dataclasses.fields(cls)]
         for name in options:
-            if name not in known:
+            if name not in names:
+                own = [one for one in inspect.signature(function).parameters if one not in ("client", "key", "options")]
+                known = [*more, *own, *names]
                 near = difflib.get_close_matches(name, known, 1)
                 meant = f", did you mean {near[0]!r}?" if near else "."
                 raise TypeError(f"there is no option {name!r}{meant} The options are {', '.join(known)}.")
         return cls(**options)
 
     @classmethod
-    def of_work(cls, options: Mapping[str, Any], *own: str) -> tuple[Work, Settings]:
+    def of_work(cls, options: Mapping[str, Any], function: Callable[..., Any]) -> tuple[Work, Settings]:
         """Returns what a call says of its work, and the settings."""
-        work = {name: value for name, value in options.items() if name in ONCE}
-        return Work(**work), cls.of({name: value for name, value in options.items() if name not in work}, *own)
+        names = [field.name for field in dataclasses.fields(Work)]
+        work = {name: value for name, value in options.items() if name in names}
+        others = {name: value for name, value in options.items() if name not in names}
+        return Work(**work), cls.of(others, function, *names)
 
     def __post_init__(self) -> None:
         if not self.lease > 0:
