@@ -11,7 +11,7 @@ from servers import Proxy, Server, eventually, until_waiting
 from test_lock import holders, waiters
 
 import dsync
-from dsync import _route, all_of, lock
+from dsync import all_of, lock
 from dsync._sync._alarm import Clock
 from dsync._sync._threads import Threads, complete
 
@@ -368,7 +368,7 @@ def test_subscription_that_is_not_confirmed_ends_its_connection(own_server: Serv
     """The connection to a server that stood still was kept, and the next ones subscribed there, too."""
     client = own_server.client()
     threads = Threads.of(client)
-    source = complete(_route.find(threads.send, threads.route, "k", 5))
+    source = complete(threads.find("k", 5))
     first = complete(threads.watch(source, "a"))
     unheard = threads._listeners[source.name]
     own_server.stop()

@@ -40,11 +40,7 @@ class Line(ABC):
 
     @abstractmethod
     async def receive(self, within: float) -> Any:
-        """Returns the next message; a thread gets :data:`NOTHING` if none comes in so many seconds."""
-
-    @abstractmethod
-    async def _read(self, deadline: float, within: float) -> Any:
-        """Returns the next reply. A thread waits until the deadline, which is so many seconds after the question."""
+        """Returns what comes next; a thread gets :data:`NOTHING` if nothing comes in so many seconds."""
 
     @abstractmethod
     def is_fresh(self) -> bool:
@@ -102,11 +98,14 @@ class Line(ABC):
     async def _reply(self, deadline: float, within: float) -> Any:
         """Returns the next reply, also an error reply."""
         try:
-            return await self._read(deadline, within)
+            reply = await self.receive(max(0.0, deadline - time.monotonic()))
         except Exception as error:
             if not is_reply(error):
                 raise
             return error
+        if reply is NOTHING:
+            raise self.source.no_answer(within)
+        return reply
 
     async def close(self) -> None:
         self.is_closed, self._is_connected = True, False

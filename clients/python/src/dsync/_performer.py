@@ -10,14 +10,20 @@ from abc import ABC, abstractmethod
 from typing import Any, Awaitable, Callable, ClassVar, Coroutine, MutableMapping, Optional, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from . import _route
 from ._confirm import Confirm, Part
+from ._lease import now
 from ._line import Line
 from ._protocol import Words
+from ._retry import passes
 from ._route import route_of
-from ._source import Source, is_cluster
+from ._source import Source, is_cluster, name
 from ._steps import ANSWER_WITHIN, LONGEST_TRY
 from ._turns import Listener, Watching
+
+#: Seconds that are left at least for a command that has found its server.
+SHORTEST = 0.05
+#: How many redirections one command follows.
+REDIRECTIONS = 5
 
 Self = TypeVar("Self", bound="Performer")
 Result = TypeVar("Result")
@@ -88,6 +94,77 @@ class Performer(ABC):
     async def send(self, source: Source, parts: list[Part], within: float) -> None:
         """Sends the commands of the parts in one write, in so many seconds. The parts keep the replies."""
 
+    async def find(self, key: Any, within: float) -> Source:
+        """Returns which server has the key, in so many seconds."""
+        try:
+            return await self.route.find(self._reply, key, now() + within)
+        except Exception as error:
+            name(error, repr(key))
+            raise
+
+    async def ask(self, key: Any, part: Part, within: float) -> Any:
+        """Sends commands to the server that has the key, and follows redirections. All in so many seconds.
+
+        Returns the reply to the last one, or raises it.
+        """
+        deadline = now() + within
+        source = await self.find(key, within)
+        is_asking = False
+        for redirections in range(REDIRECTIONS + 1):
+            part.begin(is_asking=is_asking)
+            try:
+                return await self._reply(source, part, max(SHORTEST, deadline - now()))
+            except Exception as error:
+                elsewhere = self.route.redirected(error, source) if redirections < REDIRECTIONS else None
+                if elsewhere is None:
+                    self.route.blame(source, error, key)
+                    raise
+                source, is_asking = elsewhere
+        raise AssertionError("the last attempt has returned or raised")
+
+    async def ask_all(self, requests: list[tuple[Any, Part]], within: float) -> list[Any]:
+        """Sends many requests, in one write to each server. Returns the replies, errors of all kinds among them.
+
+        One that is redirected is asked again alone. All in so many seconds.
+        """
+        deadline = now() + within
+        replies: list[Any] = [None] * len(requests)
+        places: dict[str, tuple[Source, list[int]]] = {}
+        for index, (key, _) in enumerate(requests):
+            try:
+                source = await self.find(key, deadline - now())
+                places.setdefault(source.name, (source, []))[1].append(index)
+            except Exception as error:
+                replies[index] = error
+        for source, indexes in places.values():
+            trouble = None
+            try:
+                await self.send(source, [requests[index][1] for index in indexes], max(SHORTEST, deadline - now()))
+            except Exception as error:
+                trouble = error
+                name(error, source.name)
+            for index in indexes:
+                key, part = requests[index]
+                reply = replies[index] = trouble or part.replies[-1]
+                if not isinstance(reply, Exception):
+                    continue
+                if passes(reply):
+                    self.route.doubt(source)
+                if self.route.redirected(reply, source) is not None and now() < deadline:
+                    try:
+                        replies[index] = await self.ask(key, part, deadline - now())
+                    except Exception as error:
+                        replies[index] = error
+        return replies
+
+    async def _reply(self, source: Source, part: Part, within: float) -> Any:
+        """Returns the reply to the last of the commands, or raises it."""
+        await self.send(source, [part], within)
+        reply = part.replies[-1]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
     def last(self, asking: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
         """Has a command go out although its task is being cancelled."""
         return asking
@@ -124,7 +201,6 @@ class Talk:
 
     def __init__(self, performer: Performer, key: str) -> None:
         self._performer = performer
-        self._route = performer.route
         #: Of what the script is about, also for the messages of errors.
         self.key = key
         self._blocking: Optional[Line] = None
@@ -132,21 +208,18 @@ class Talk:
 
     async def ask(self, words: Words, within: float = ANSWER_WITHIN, confirm: Optional[Confirm] = None) -> Any:
         """Sends a command that is answered at once, and returns the reply. The replicas have their time besides."""
-        return await self._ask(Part([words], confirm), within)
+        return await self._performer.ask(self.key, Part([words], confirm), within)
 
     async def ask_last(self, part: Part, within: float) -> Any:
         """Does the same with commands that must go out although the caller is being cancelled.
 
         Returns the reply to the last one.
         """
-        return await self._performer.last(self._ask(part, within))
-
-    def _ask(self, part: Part, within: float) -> Coroutine[Any, Any, Any]:
-        return _route.ask(self._performer.send, self._route, self.key, part, within)
+        return await self._performer.last(self._performer.ask(self.key, part, within))
 
     async def ask_all(self, requests: list[tuple[str, Part]], within: float) -> list[Any]:
         """Sends a command for each of these keys, and returns the replies, errors of all kinds among them."""
-        return await _route.ask_all(self._performer.send, self._route, requests, within)
+        return await self._performer.ask_all(requests, within)
 
     async def block(self, words: Words, seconds: float, confirm: Optional[Confirm] = None) -> Any:
         """Sends a command that may block for so many seconds, on a connection of its own, and returns the reply."""
@@ -162,7 +235,7 @@ class Talk:
         except BaseException as error:
             await line.close()
             if isinstance(error, Exception):
-                self._route.blame(line.source, error, self.key)
+                self._performer.route.blame(line.source, error, self.key)
             raise
         self._blocking = line
         return reply
@@ -174,7 +247,7 @@ class Talk:
         try:
             self._watching = await self._performer.watch(source, channel)
         except Exception as error:
-            self._route.blame(source, error, self.key)
+            self._performer.route.blame(source, error, self.key)
             raise
 
     async def turn(self, seconds: float) -> None:
@@ -200,4 +273,4 @@ class Talk:
             await watching.end()
 
     async def _source(self) -> Source:
-        return await _route.find(self._performer.send, self._route, self.key, LONGEST_TRY)
+        return await self._performer.find(self.key, LONGEST_TRY)

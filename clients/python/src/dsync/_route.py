@@ -17,24 +17,10 @@ from ._source import Address, Source, is_cluster, name, source_of_pool
 
 #: Seconds for an answer of a Sentinel or a node that is asked who has a key; then the next one is asked.
 LOOK_UP_WITHIN = 1.0
-#: Seconds that are left at least for a command that has found its server.
-SHORTEST = 0.05
-#: How many redirections one command follows.
-REDIRECTIONS = 5
-
 
 Result = TypeVar("Result")
-#: Sends the commands of parts to a server in one write, in so many seconds. The parts keep the replies.
-Send = Callable[[Source, list[Part], float], Awaitable[None]]
-
-
-async def _reply(send: Send, source: Source, part: Part, within: float) -> Any:
-    """Returns the reply to the last of the commands, or raises it."""
-    await send(source, [part], within)
-    reply = part.replies[-1]
-    if isinstance(reply, Exception):
-        raise reply
-    return reply
+#: Sends commands to a server, in so many seconds. Returns the reply to the last one, or raises it.
+Send = Callable[[Source, Part, float], Awaitable[Any]]
 
 
 class Route:
@@ -89,7 +75,7 @@ class _Guides:
                 if within <= 0:
                     troubles.append("the time is over")
                     break
-                found = read(source, await _reply(send, source, Part([words]), within))
+                found = read(source, await send(source, Part([words]), within))
                 if found is not None:
                     return found
                 troubles.append(f"{source.name}: it knows none")
@@ -218,69 +204,3 @@ def route_of(client: Any) -> Route:
         return _InCluster(client)
     pool = client.connection_pool
     return _BySentinel(pool) if hasattr(pool, "sentinel_manager") else Route(source_of_pool(pool))
-
-
-async def find(send: Send, route: Route, key: Any, within: float) -> Source:
-    """Returns which server has the key, in so many seconds."""
-    try:
-        return await route.find(send, key, now() + within)
-    except Exception as error:
-        name(error, repr(key))
-        raise
-
-
-async def ask(send: Send, route: Route, key: Any, part: Part, within: float) -> Any:
-    """Sends commands to the server that has the key, and follows redirections. All in so many seconds.
-
-    Returns the reply to the last one, or raises it.
-    """
-    deadline = now() + within
-    source = await find(send, route, key, within)
-    is_asking = False
-    for redirections in range(REDIRECTIONS + 1):
-        part.begin(is_asking=is_asking)
-        try:
-            return await _reply(send, source, part, max(SHORTEST, deadline - now()))
-        except Exception as error:
-            elsewhere = route.redirected(error, source) if redirections < REDIRECTIONS else None
-            if elsewhere is None:
-                route.blame(source, error, key)
-                raise
-            source, is_asking = elsewhere
-    raise AssertionError("the last attempt has returned or raised")
-
-
-async def ask_all(send: Send, route: Route, requests: list[tuple[Any, Part]], within: float) -> list[Any]:
-    """Sends many requests, in one write to each server. Returns the replies, errors of all kinds among them.
-
-    One that is redirected is asked again alone. All in so many seconds.
-    """
-    deadline = now() + within
-    replies: list[Any] = [None] * len(requests)
-    places: dict[str, tuple[Source, list[int]]] = {}
-    for index, (key, _) in enumerate(requests):
-        try:
-            source = await find(send, route, key, deadline - now())
-            places.setdefault(source.name, (source, []))[1].append(index)
-        except Exception as error:
-            replies[index] = error
-    for source, indexes in places.values():
-        trouble = None
-        try:
-            await send(source, [requests[index][1] for index in indexes], max(SHORTEST, deadline - now()))
-        except Exception as error:
-            trouble = error
-            name(error, source.name)
-        for index in indexes:
-            key, part = requests[index]
-            reply = replies[index] = trouble or part.replies[-1]
-            if not isinstance(reply, Exception):
-                continue
-            if passes(reply):
-                route.doubt(source)
-            if route.redirected(reply, source) is not None and now() < deadline:
-                try:
-                    replies[index] = await ask(send, route, key, part, deadline - now())
-                except Exception as error:
-                    replies[index] = error
-    return replies

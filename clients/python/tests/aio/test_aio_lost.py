@@ -16,7 +16,6 @@ from test_lock import holders as sync_holders
 from waiting import eventually, holders, waiters
 
 import dsync
-from dsync import _route
 from dsync._confirm import Part
 from dsync.aio import all_of, lock, once
 from dsync.aio._tasks import Tasks
@@ -287,7 +286,7 @@ async def test_subscription_that_is_not_confirmed_ends_its_connection(own_server
     """The connection to a server that stood still was kept, and the next ones subscribed there, too."""
     client = redis.asyncio.Redis(port=own_server.port)
     tasks = Tasks.of(client)
-    source = await _route.find(tasks.send, tasks.route, "k", 5)
+    source = await tasks.find("k", 5)
     first = await tasks.watch(source, "a")
     unheard = tasks._listeners[source.name]
     own_server.stop()
@@ -328,7 +327,7 @@ async def test_request_that_is_given_up_leaves_the_others_their_replies(aclient:
     tasks = Tasks.of(aclient)
 
     async def ask(*words: str) -> Any:
-        return await _route.ask(tasks.send, tasks.route, words[1], Part([[*words]]), 10)
+        return await tasks.ask(words[1], Part([[*words]]), 10)
 
     await aclient.set("a", "1")
     for _ in range(50):

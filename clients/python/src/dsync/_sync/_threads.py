@@ -67,12 +67,6 @@ class ThreadLine(Line):
                 await self.close()
             raise
 
-    async def _read(self, deadline: float, within: float) -> Any:
-        reply = await self.receive(max(0.0, deadline - time.monotonic()))
-        if reply is NOTHING:
-            raise self.source.no_answer(within)
-        return reply
-
     def _comes(self, within: float) -> bool:
         """Waits for something to read.
 

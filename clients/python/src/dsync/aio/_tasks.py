@@ -48,9 +48,6 @@ class TaskLine(Line):
     async def receive(self, within: float) -> Any:
         return await self._connection.read_response()
 
-    async def _read(self, deadline: float, within: float) -> Any:
-        return await self._connection.read_response()
-
     def is_fresh(self) -> bool:
         """Not by ``can_read_destructive()`` of the libraries, which can swallow a cancellation before Python 3.11."""
         reader: Optional[asyncio.StreamReader] = self._connection._reader
