@@ -36,6 +36,9 @@ class LockWords:
     blocking_timeout: Optional[float]
     local: Any
 
+    #: Of threads or of tasks. What it returns is awaited in asyncio, and so is what the methods here return.
+    _run: Any
+
     @property
     def _client(self) -> Any:
         found = vars(self)
@@ -53,6 +56,15 @@ class LockWords:
 
     def register_scripts(self) -> None:
         """There are none."""
+
+    def do_release(self, expected_token: Any) -> Any:
+        return self._run(self._releasing, expected_token)
+
+    def do_extend(self, additional_time: float, replace_ttl: bool) -> Any:
+        return self._run(self._renewing, additional_time, not replace_ttl, "extend")
+
+    def do_reacquire(self) -> Any:
+        return self._run(self._renewing, self.timeout, False, "reacquire")
 
     async def _acquiring(self, talk: Talk, blocking: Optional[bool], wait: Optional[float], token: Any) -> bool:
         encode = self._client.get_encoder().encode

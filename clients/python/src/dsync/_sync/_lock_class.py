@@ -26,12 +26,3 @@ class LockClass(Runs, LockWords):
     def owned(self) -> bool:
         """Returns whether this object holds the lock."""
         return self._run(self._owned)
-
-    def do_release(self, expected_token: Any) -> None:
-        self._run(self._releasing, expected_token)
-
-    def do_extend(self, additional_time: float, replace_ttl: bool) -> Any:
-        return self._run(self._renewing, additional_time, not replace_ttl, "extend")
-
-    def do_reacquire(self) -> Any:
-        return self._run(self._renewing, self.timeout, False, "reacquire")

@@ -25,12 +25,3 @@ class LockClass(Runs, LockWords):
     async def owned(self) -> bool:
         """Returns whether this object holds the lock."""
         return await self._run(self._owned)
-
-    async def do_release(self, expected_token: Any) -> None:
-        await self._run(self._releasing, expected_token)
-
-    async def do_extend(self, additional_time: float, replace_ttl: bool) -> Any:
-        return await self._run(self._renewing, additional_time, not replace_ttl, "extend")
-
-    async def do_reacquire(self) -> Any:
-        return await self._run(self._renewing, self.timeout, False, "reacquire")
