@@ -7,7 +7,7 @@ import { Claim, type Family } from './claim.js';
 import { NotAcquired, NotConfirmed, WorkFailed } from './errors.js';
 import type { Hold } from './hold.js';
 import { Moment } from './lease.js';
-import type { Client, Words } from './libraries/library.js';
+import type { Client } from './libraries/library.js';
 import { OwnConnection } from './line.js';
 import { type HoldOptions, ms } from './options.js';
 import { type Done, fieldsOf, type Granted, holdersOf, type Outcome, outcomeOf, type Reply } from './replies.js';
@@ -226,7 +226,11 @@ class Asking {
                 return answer;
             }
             refusedAt = performance.now();
-            const turn = await this.#wait(answer.found.channel);
+            if (this.#ownConnection === undefined) {
+                await this.#hear(answer.found.channel);
+                continue;
+            }
+            const turn = await this.#waitOn(this.#ownConnection);
             if (turn !== undefined) {
                 return turn;
             }
@@ -260,34 +264,32 @@ class Asking {
         }
     }
 
-    /** Waits for the turn of the place. Resolves to the outcome if it is known then, otherwise to undefined: ask again. */
-    async #wait(channel: string): Promise<Answer | undefined> {
-        if (this.#ownConnection !== undefined) {
-            return this.#waitOn(this.#ownConnection);
-        }
+    /** Waits until the turn is announced, or until it is time to ask again. */
+    async #hear(channel: string): Promise<void> {
         if (this.#listener?.isRefused) {
-            await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
-            return undefined;
-        }
-        if (!this.#listener?.isLive || this.#listener.channel !== channel) {
+            await this.#pauseUnheard();
+        } else if (this.#listener?.isLive && this.#listener.channel === channel) {
+            await this.#listener.next(Math.min(this.#askEveryMs, this.#leftMs), this.#signal);
+        } else {
             this.#listener?.close();
             this.#listener = this.claim.turns.listen(this.claim.key, channel);
             const forMs = Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs);
-            const isSubscribed = await bounded(this.#listener.subscribed, forMs, this.#signal);
-            if (isSubscribed !== true) {
-                await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
-            }
             // The turn may have come before the subscription: ask once more.
-            return undefined;
+            if (!(await bounded(this.#listener.subscribed, forMs, this.#signal))) {
+                await this.#pauseUnheard();
+            }
         }
-        await this.#listener.next(Math.min(this.#askEveryMs, this.#leftMs), this.#signal);
-        return undefined;
+    }
+
+    #pauseUnheard(): Promise<void> {
+        return pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
     }
 
     get #askEveryMs(): number {
         return Math.min(LONGEST_SILENCE_MS, this.claim.placeMs / 3);
     }
 
+    /** Waits on the place, with BLOCK. Resolves to the outcome if it is known then, otherwise to undefined: ask again. */
     async #waitOn(own: OwnConnection): Promise<Answer | undefined> {
         const { library, key, needs } = this.claim;
         const blockMs = Math.ceil(Math.min(this.#askEveryMs, this.#leftMs));
@@ -299,9 +301,9 @@ class Asking {
             if (line === undefined) {
                 return undefined;
             }
-            const words: Words = this.claim.request(['BLOCK', String(blockMs)]);
+            const words = this.claim.request(['BLOCK', String(blockMs)]);
             const forMs = blockMs + (needs?.withinMs ?? 0) + UNHEARD_ASKS_EVERY_MS;
-            const answer = await this.#send(() => own.send(key, words, needs), forMs);
+            const answer = await this.#send(() => line.send(words, needs), forMs);
             if (answer.found.kind === 'refused') {
                 // A BLOCK that ran out leaves the place in the queue.
                 this.#mayHold = true;
@@ -316,7 +318,7 @@ class Asking {
                 throw error;
             }
             if (!(error instanceof Unanswered)) {
-                await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+                await this.#pauseUnheard();
             }
             return undefined;
         }

@@ -84,8 +84,9 @@ export class Hold {
     }
 
     /**
-     * Ends the hold with a verb of its family, tried for a lease and the takeover grace. Resolves to whether it ended by that.
-     * A repetition may find no hold because the request before it has ended it; but DONE of a run is answered again as it was.
+     * Ends the hold with a verb of its family, tried for a lease and the takeover grace. Resolves to whether it ended by
+     * that. A repetition may find no hold because the request before it has ended it; but DONE of a run is answered again
+     * as it was.
      * @internal
      */
     async _end(verb: 'RELEASE' | 'DONE' | 'FAIL', ...words: string[]): Promise<boolean> {

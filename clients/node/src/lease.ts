@@ -1,6 +1,6 @@
 // When a hold counts as lost, by this process' own clocks: the server's word for it cannot be awaited, because none comes
-// when the network is cut. The monotonic clock of Node.js stands still while the machine is suspended, and the wall clock can be
-// set; so the one counts on which more time has passed.
+// when the network is cut. The monotonic clock of Node.js stands still while the machine is suspended, and the wall clock
+// can be set; so the one counts on which more time has passed.
 
 /** The clocks differ by more than this only after a suspension, or after somebody has set the wall clock. */
 const JUMP_MS = 500;

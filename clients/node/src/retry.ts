@@ -36,6 +36,13 @@ export class Unanswered extends DsyncError {
     }
 }
 
+/** The client does not know now which server has the key. */
+export class PrimaryUnknown extends DsyncError {
+    constructor(key: string) {
+        super(`the primary of '${shown(key)}' is not known`);
+    }
+}
+
 /** Whether the same request may be answered later: the one table of this package, for all its commands. */
 export function isRetryable(library: Library, thrown: unknown): boolean {
     const error = thrown as AnyError;
@@ -62,6 +69,7 @@ export function isElsewhere(thrown: unknown): boolean {
 function isOfConnection(library: Library, error: AnyError): boolean {
     return (
         error instanceof Unanswered ||
+        error instanceof PrimaryUnknown ||
         PASSING_CODES.has(error.code) ||
         // An error for several addresses, and one of node-redis that has given up to connect again.
         [...(error.errors ?? []), error.originalError].some((one) => one !== undefined && isOfConnection(library, one)) ||

@@ -3,6 +3,7 @@
 import slotOf from 'cluster-key-slot';
 
 import type { Reply } from '../replies.js';
+import { PrimaryUnknown } from '../retry.js';
 import { connected, type Connection, type Library, type Words } from './library.js';
 
 /** What is used of a client, or of a connection, of ioredis. */
@@ -89,7 +90,7 @@ export class Ioredis implements Library {
     async open(key: string, onEnd: () => void): Promise<Connection> {
         const primary = this.isCluster ? this.#primaryOf(key) : this.client;
         if (primary === undefined) {
-            throw new Error('Connection is closed: the primary of the key is not known');
+            throw new PrimaryUnknown(key);
         }
         // The caller may have changed the database with SELECT.
         const db = primary.condition?.select ?? primary.options?.db;

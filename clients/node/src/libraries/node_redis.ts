@@ -3,7 +3,7 @@
 import slotOf from 'cluster-key-slot';
 
 import type { Reply } from '../replies.js';
-import { ANSWER_MS, Unanswered } from '../retry.js';
+import { ANSWER_MS, PrimaryUnknown, Unanswered } from '../retry.js';
 import { bounded } from '../timing.js';
 import { connected, type Connection, type Library, type Words } from './library.js';
 
@@ -55,10 +55,6 @@ const CONNECTION_CLASSES = new Set([
     ...['ClientOfflineError', 'ClientClosedError', 'DisconnectsClientError'],
     ...['RootNodesUnavailableError', 'MaxCommandRedirectionsError'],
 ]);
-
-/** The primary of a key is not known now: an error of this package, like those of the library. */
-class PrimaryUnknownError extends Error {}
-CONNECTION_CLASSES.add(PrimaryUnknownError.name);
 
 /** How long a new connection waits to be told the database, or the primary. */
 const LOOK_UP_MS = 500;
@@ -192,7 +188,7 @@ export class NodeRedis implements Library {
             primary = this.#plainOfSentinel;
         }
         if (primary === undefined) {
-            throw new PrimaryUnknownError(`the primary of '${key}' is not known`);
+            throw new PrimaryUnknown(key);
         }
         return primary;
     }
