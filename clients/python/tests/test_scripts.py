@@ -212,10 +212,10 @@ def test_end_is_repeated_for_as_long_as_the_server_can_know_the_hold(story: Stor
 def test_refused_done_becomes_fail_and_the_refusal_is_raised(story: Story) -> None:
     refusal = redis.exceptions.ResponseError("RESULT is too long")
     block = dsync.once.begin(redis.Redis(), "k")
-    hold: Any = SimpleNamespace(_end=lambda talk, verb, *_: end(verb)(talk))
+    hold: Any = SimpleNamespace(_end=lambda talk, verb, *_: end(verb)(talk), _leave=lambda _: False)
 
     def leave(talk: Any) -> Any:
-        return block._leaving(talk, dsync.Run(hold, 1), None, False)
+        return block._leaving(talk, dsync.Run(hold, 1), None)
 
     for replies in ((refusal, GONE, 1), (refusal, redis.exceptions.ResponseError("NOPERM"))):
         story.said.clear()

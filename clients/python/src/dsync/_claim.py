@@ -101,8 +101,8 @@ class BlockBase(Generic[Held]):
         """Returns the hold in that, if there is one."""
         raise NotImplementedError
 
-    async def _leaving(self, talk: Talk, held: Held, error: Optional[BaseException], is_cancelled: bool) -> None:
-        """Ends the hold of a block. ``is_cancelled``: by its loss, and for no other reason."""
+    async def _leaving(self, talk: Talk, held: Held, error: Optional[BaseException]) -> None:
+        """Ends the hold of a block."""
         raise NotImplementedError
 
 
@@ -125,7 +125,8 @@ class ClaimBase(BlockBase[HoldType]):
     def _hold_of(self, held: HoldType) -> HoldType:
         return held
 
-    async def _leaving(self, talk: Talk, held: HoldType, error: Optional[BaseException], is_cancelled: bool) -> None:
+    async def _leaving(self, talk: Talk, held: HoldType, error: Optional[BaseException]) -> None:
+        is_cancelled = held._leave(error)
         why = held._lease.why_lost()
         if self._kind.success != "RELEASE" and error is None:
             # The server's word counts here: an overdue member that nobody has ended yet can still be done.
@@ -262,12 +263,11 @@ class BeginBase(BlockBase[Run[HoldType]]):
     def _hold_of(self, held: Run[HoldType]) -> Optional[HoldType]:
         return held.hold
 
-    async def _leaving(
-        self, talk: Talk, held: Run[HoldType], error: Optional[BaseException], is_cancelled: bool
-    ) -> None:
+    async def _leaving(self, talk: Talk, held: Run[HoldType], error: Optional[BaseException]) -> None:
         hold = held.hold
         if hold is None:
             return
+        is_cancelled = hold._leave(error)
         if error is None:
             try:
                 # The server's word counts here, not the clock: it is accepted after a lapse unless another has begun.

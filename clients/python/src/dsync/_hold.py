@@ -78,6 +78,10 @@ class HoldBase:
     def _cancel_work(self) -> None:
         """Ends the work of the hold, where that can be done from outside."""
 
+    def _leave(self, error: Optional[BaseException]) -> bool:
+        """Called at the end of a block. Returns whether ``error`` is nothing but the cancellation by the loss."""
+        return False
+
     def _tell(self, on_lost: Callable[[Any], object]) -> None:
         """Has ``on_lost`` called. What it raises is logged."""
         raise NotImplementedError

@@ -33,7 +33,7 @@ class Block(Runs, BlockBase[Held]):
 
     @exit_of_each_block
     def __exit__(self, held: Held, kind: Kind, error: Error, trace: Trace) -> None:
-        self._run(self._leaving, held, error, False)
+        self._run(self._leaving, held, error)
 
 
 class Claim(Block[Hold], ClaimBase[Hold]):

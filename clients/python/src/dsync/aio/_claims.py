@@ -39,8 +39,7 @@ class Block(Runs, BlockBase[Held]):
 
     @exit_of_each_block
     async def __aexit__(self, held: Held, kind: Kind, error: Error, trace: Trace) -> None:
-        hold: Optional[Hold] = self._hold_of(held)
-        await self._run(self._leaving, held, error, hold is not None and hold._leave(error))
+        await self._run(self._leaving, held, error)
 
 
 class Claim(Block[Hold], ClaimBase[Hold]):

@@ -89,7 +89,7 @@ class Hold(Runs, HoldBase):
             self._cancelled_before = self._inside.cancelling()
 
     def _leave(self, error: Optional[BaseException]) -> bool:
-        """Takes :meth:`_enter` back. Returns whether ``error`` is nothing but the cancellation by the loss."""
+        """Takes :meth:`_enter` back, too."""
         if self._depth != self._entered_at:
             return False
         task, self._inside = self._inside, None
