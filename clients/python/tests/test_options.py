@@ -93,7 +93,7 @@ def test_options_are_those_of_each_repeat_and_the_index_that_of_the_last_answer(
     request = Request(SEMAPHORE, "k", "t", lease=9.0, owner=None, options=claim._kind.options)
     ask = script(_steps.acquire, request, waits(None, own_connection))
     grant = story.run(ask, GONE, QUEUED, GONE, QUEUED, [b"t", 7, 0])
-    assert (grant.fence, grant.index) == (7, 0)
+    assert (grant.told.fence, grant.told.index) == (7, 0)
     asked = [line.split(" PX 9000 TOKEN t ")[0] for line in story.said if line.startswith("DSEM.")]
     assert asked == ["DSEM.ACQUIRE k LIMIT 5 PERMITS 1 LANE tenant:7 LANELIMIT 2 MINHOLD 250 INDEX"] * 5
 

@@ -18,7 +18,7 @@ import dsync
 from dsync import _lease, _protocol, _steps
 from dsync._claim import in_order
 from dsync._lease import Lease, default_margin
-from dsync._protocol import Done
+from dsync._protocol import Done, Granted
 from dsync._settings import Settings
 from dsync._steps import Grant
 from dsync._sync._alarm import Clock
@@ -33,7 +33,7 @@ def acquire(seconds: Optional[float] = None, own_connection: bool = True) -> Scr
 
 
 def test_free_lock_costs_one_command(story: Story) -> None:
-    assert story.run(acquire(), GRANTED) == Grant(REQUEST, 7, None, None, 1_000.0)
+    assert story.run(acquire(), GRANTED) == Grant(REQUEST, Granted(7), 1_000.0)
     assert story.verbs() == ["ACQUIRE QUEUE 5000"]
 
 

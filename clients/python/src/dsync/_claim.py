@@ -14,7 +14,7 @@ from ._blocks import ByHand
 from ._hold import HoldBase
 from ._lease import OF_THE_PARENT
 from ._performer import Performer, Talk
-from ._protocol import Done, GivenUp, Words, fields, holders, text
+from ._protocol import Done, GivenUp, fields, holders, text
 from ._retry import passes
 from ._settings import Kind, Settings, Work, min_hold_words, option
 from ._source import check_client
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._settings import OnceOptions, Options
-
-#: How many holders are listed at most.
-MOST_HOLDERS = 1_000
 
 ClientType = TypeVar("ClientType", contravariant=True)
 Held = TypeVar("Held")
@@ -139,7 +136,7 @@ class ClaimBase(BlockBase[HoldType]):
             raise HoldLost(held.key, held.fence, why or _steps.NOT_RENEWED) from None
 
     async def _info(self, talk: Talk) -> Mapping[str, Any]:
-        words: Words = [f"{self._kind.family.prefix}.INFO", self.key, "COUNT", MOST_HOLDERS]
+        words = self._kind.family.info(self.key, _protocol.MOST_HOLDERS)
         return fields(await _steps.ask(talk, words, self._settings.retry_for))
 
     async def _is_locked(self, talk: Talk) -> bool:
@@ -258,7 +255,7 @@ class BeginBase(BlockBase[Run[HoldType]]):
     def _begun(self, found: Union[Grant, Done]) -> Run[HoldType]:
         if isinstance(found, Done):
             return Run(None, found.attempt, found.result)
-        return Run(self._hold(self._client, found, self._settings), found.attempt or 1)
+        return Run(self._hold(self._client, found, self._settings), found.told.attempt or 1)
 
     def _hold_of(self, held: Run[HoldType]) -> Optional[HoldType]:
         return held.hold

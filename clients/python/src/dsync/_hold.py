@@ -36,11 +36,11 @@ class HoldBase:
         self._depth = 1
         self.key = grant.request.key
         #: The public number of the hold. It only grows from hold to hold: the resource can refuse an older one.
-        self.fence = grant.fence
+        self.fence = grant.told.fence
         #: Which attempt at the work this is, from 1; ``None`` outside work-once.
-        self.attempt = grant.attempt
+        self.attempt = grant.told.attempt
         #: The lowest number from 0 that no other hold had when it was granted; ``None`` unless asked for (``index``).
-        self.index = grant.index
+        self.index = grant.told.index
 
     def __del__(self) -> None:
         self._lease.forget()

@@ -89,11 +89,11 @@ class LockWords:
             return False
         # The hold may have been lost and regained while it was waited for, with another token.
         self.local.token = encode(outcome.request.token)
-        self.local.fence = outcome.fence
+        self.local.fence = outcome.told.fence
         return True
 
     async def _locked(self, talk: Talk) -> bool:
-        info = await self._ask(talk, self._request("").info(), {"first-holders": [self.name]})
+        info = await self._ask(talk, LOCK.info(self.name, 1), {"first-holders": [self.name]})
         return bool(fields(info).get("first-holders"))
 
     async def _owned(self, talk: Talk) -> bool:

@@ -15,8 +15,8 @@ from .errors import Holder
 Word = Union[str, bytes, int]
 Words = list[Word]
 
-#: How many holders an error names.
-HOLDERS_TOLD = 3
+#: How many holders an error names, and how many are listed at most.
+HOLDERS_TOLD, MOST_HOLDERS = 3, 1_000
 #: Bytes of an owner that the server takes at most.
 LONGEST_OWNER = 128
 
@@ -28,6 +28,12 @@ class Family:
     prefix: str
     #: The command that asks for a hold.
     ask: str
+
+    def words(self, verb: str, key: str, *more: Word) -> Words:
+        return [f"{self.prefix}.{verb}", key, *more]
+
+    def info(self, key: str, holders: int) -> Words:
+        return self.words("INFO", key, "COUNT", holders)
 
 
 LOCK = Family("DLOCK", "ACQUIRE")
@@ -78,21 +84,17 @@ class Request:
 
     def words(self, *waiting: Word) -> Words:
         """Returns the request, with BLOCK or QUEUE if it is to wait."""
-        words: Words = [f"{self.family.prefix}.{self.family.ask}", self.key, *self.options]
-        words += ["PX", milliseconds(self.lease), "TOKEN", self.token]
-        if self.owner:
-            words += ["OWNER", self.owner]
-        return [*words, *waiting]
+        owner = ("OWNER", self.owner) if self.owner else ()
+        lease = ("PX", milliseconds(self.lease))
+        words = (*self.options, *lease, "TOKEN", self.token, *owner, *waiting)
+        return self.family.words(self.family.ask, self.key, *words)
 
     def verb(self, verb: str, *more: Word) -> Words:
         """Returns RELEASE, DONE or another command for the hold of this request."""
-        return [f"{self.family.prefix}.{verb}", self.key, self.token, *more]
+        return self.family.words(verb, self.key, self.token, *more)
 
     def renewal(self, lease: float) -> Words:
         return self.verb("RENEW", "PX", milliseconds(lease))
-
-    def info(self) -> Words:
-        return [f"{self.family.prefix}.INFO", self.key, "COUNT", HOLDERS_TOLD]
 
     def afresh(self) -> Request:
         """Returns the same request with a token of its own: a token is never used for a second hold."""

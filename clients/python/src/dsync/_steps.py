@@ -48,9 +48,7 @@ class Grant:
     """A hold that was granted."""
 
     request: Request
-    fence: int
-    attempt: Optional[int]
-    index: Optional[int]
+    told: Granted
     #: When the last successful request for it was sent.
     sent: float
 
@@ -166,7 +164,7 @@ class _Asking:
                 self.may_be_known = False
                 return None
         self.may_be_known = False
-        return Grant(request, granted.fence, granted.attempt, granted.index, sent)
+        return Grant(request, granted, sent)
 
 
 def _at_most(seconds: float, deadline: Optional[float]) -> float:
@@ -282,6 +280,7 @@ async def not_acquired(talk: Talk, request: Request, is_try: bool) -> NotAcquire
     """Returns the error for a wait that is over. It names who holds the key, if the server tells that in time."""
     info: Mapping[str, Any] = {}
     with contextlib.suppress(Exception):
-        info = fields(await talk.ask(request.info(), WITHDRAW_TRY_WITHIN if is_try else WITHDRAW_WITHIN))
+        words = request.family.info(request.key, _protocol.HOLDERS_TOLD)
+        info = fields(await talk.ask(words, WITHDRAW_TRY_WITHIN if is_try else WITHDRAW_WITHIN))
     state = info.get("state")
     return NotAcquired(request.key, holders(info), None if state is None else text(state))
