@@ -128,34 +128,33 @@ class Performer(ABC):
         One that is redirected is asked again alone. All in so many seconds.
         """
         deadline = now() + within
-        replies: list[Any] = [None] * len(requests)
-        places: dict[str, tuple[Source, list[int]]] = {}
-        for index, (key, _) in enumerate(requests):
+        replies: dict[Part, Any] = {}
+        places: dict[str, tuple[Source, list[tuple[Any, Part]]]] = {}
+        for key, part in requests:
             try:
                 source = await self.find(key, deadline - now())
-                places.setdefault(source.name, (source, []))[1].append(index)
+                places.setdefault(source.name, (source, []))[1].append((key, part))
             except Exception as error:
-                replies[index] = error
-        for source, indexes in places.values():
+                replies[part] = error
+        for source, asked in places.values():
             trouble = None
             try:
-                await self.send(source, [requests[index][1] for index in indexes], max(SHORTEST, deadline - now()))
+                await self.send(source, [part for _, part in asked], max(SHORTEST, deadline - now()))
             except Exception as error:
                 trouble = error
                 name(error, source.name)
-            for index in indexes:
-                key, part = requests[index]
-                reply = replies[index] = trouble or part.replies[-1]
+            for key, part in asked:
+                reply = replies[part] = trouble or part.replies[-1]
                 if not isinstance(reply, Exception):
                     continue
                 if passes(reply):
                     self.route.doubt(source)
                 if self.route.redirected(reply, source) is not None and now() < deadline:
                     try:
-                        replies[index] = await self.ask(key, part, deadline - now())
+                        replies[part] = await self.ask(key, part, deadline - now())
                     except Exception as error:
-                        replies[index] = error
-        return replies
+                        replies[part] = error
+        return [replies[part] for _, part in requests]
 
     async def _reply(self, source: Source, part: Part, within: float) -> Any:
         """Returns the reply to the last of the commands, or raises it."""
