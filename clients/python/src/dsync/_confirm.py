@@ -50,7 +50,7 @@ class Part:
         """Has the commands sent from here, each right behind ASKING where the server is only about to have the slot."""
         self._is_asking = is_asking
         self._replies: list[Any] = []
-        self._refusal: Optional[tuple[int, int]] = None
+        self._refusal: Optional[NotConfirmed] = None
 
     @property
     def commands(self) -> Sequence[Words]:
@@ -81,11 +81,8 @@ class Part:
     @property
     def replies(self) -> list[Any]:
         """The replies, errors among them."""
-        if self._refusal is None:
-            return self._replies
-        have, wanted = self._refusal
-        pairs = zip(self._commands, self._replies)
-        return [NotConfirmed(text(words[1]), have, wanted) if _needs_it(reply) else reply for words, reply in pairs]
+        refusal = self._refusal
+        return self._replies if refusal is None else [refusal if _needs_it(reply) else reply for reply in self._replies]
 
     def hears(self, replies: list[Any]) -> None:
         self._replies = replies[1::2] if self._is_asking else replies
@@ -94,21 +91,22 @@ class Part:
         """Takes what WAIT or WAITAOF has answered."""
         wanted = confirm.wanted(attached)
         self._refusal = None
-        if isinstance(told, Exception):
-            if passes(told) or "replica instances" in str(told):
-                # The server is a replica by now. Nothing more is heard of it here.
-                self._refusal, self.confirm = (0, wanted), replace(confirm, until=0.0)
-            else:
-                if "unknown command" in str(told) and confirm.disk:
-                    told = type(told)(f"disk needs Redis 7.2 or Valkey on the server: {told}")
-                self._replies = [told if _needs_it(reply) else reply for reply in self._replies]
+        if not isinstance(told, Exception):
+            is_on_disk = not confirm.disk or int(told[0]) > 0
+            have = int(told[1] if confirm.disk else told)
+        elif passes(told) or "replica instances" in str(told):
+            # The server is a replica by now. Nothing more is heard of it here.
+            self.confirm = replace(confirm, until=0.0)
+            is_on_disk, have = False, 0
+        else:
+            if "unknown command" in str(told) and confirm.disk:
+                told = type(told)(f"disk needs Redis 7.2 or Valkey on the server: {told}")
+            self._replies = [told if _needs_it(reply) else reply for reply in self._replies]
             return
-        have = int(told[1] if confirm.disk else told)
-        if confirm.disk and not int(told[0]):
-            # It is not on the disk of the primary.
+        if not is_on_disk:
             have, wanted = 0, max(1, wanted)
         if have < wanted:
-            self._refusal = (have, wanted)
+            self._refusal = NotConfirmed(text(self._commands[-1][1]), have, wanted)
 
 
 def _needs_it(reply: Any) -> bool:
