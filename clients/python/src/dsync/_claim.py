@@ -14,12 +14,12 @@ from ._blocks import ByHand
 from ._hold import HoldBase
 from ._lease import OF_THE_PARENT
 from ._performer import Performer, Talk
-from ._protocol import Done, GivenUp, fields, holders, text
+from ._protocol import Done, GivenUp, fields, text
 from ._retry import passes
 from ._settings import Kind, Settings, Work, min_hold_words, option
 from ._source import check_client
 from ._steps import Grant
-from .errors import Holder, HoldLost, WorkFailed
+from .errors import HoldLost, WorkFailed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -139,17 +139,12 @@ class ClaimBase(BlockBase[HoldType]):
         words = self._kind.family.info(self.key, _protocol.MOST_HOLDERS)
         return fields(await _steps.ask(talk, words, self._settings.retry_for))
 
-    async def _is_locked(self, talk: Talk) -> bool:
-        info = await self._info(talk)
+    def _is_locked(self, info: Mapping[str, Any]) -> bool:
         if "available" in info:
             return int(info["available"]) < self._kind.permits
         return int(info.get("holders", 0)) > 0
 
-    async def _holders(self, talk: Talk) -> list[Holder]:
-        return holders(await self._info(talk))
-
-    async def _available(self, talk: Talk) -> Optional[int]:
-        info = await self._info(talk)
+    def _available(self, info: Mapping[str, Any]) -> Optional[int]:
         return int(info["available"]) if "available" in info else self._kind.limit
 
     def _check_function(self, function: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ import functools
 from contextlib import ExitStack, contextmanager
 from typing import Any, Callable, Iterator, Optional, TypeVar, cast
 
-from .. import _steps
+from .. import _protocol, _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
 from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, OnceBase, Run, in_order
 from .._settings import Settings
@@ -51,11 +51,11 @@ class Claim(Block[Hold], ClaimBase[Hold]):
 
     def locked(self) -> bool:
         """Returns whether anybody holds the key, or whether a semaphore has too few permits. Takes nothing."""
-        return self._run(self._is_locked)
+        return self._is_locked(self._run(self._info))
 
     def holders(self) -> list[Holder]:
         """Returns who holds the key, the oldest hold first, 1,000 at most. Takes nothing."""
-        return self._run(self._holders)
+        return _protocol.holders(self._run(self._info))
 
     def __call__(self, function: Function) -> Function:
         """Decorates a function: each call is a block of its own."""
@@ -74,7 +74,7 @@ class Semaphore(Claim):
 
     def available(self) -> Optional[int]:
         """Returns how many permits are free; ``None`` if there is no limit. Takes nothing."""
-        return self._run(self._available)
+        return self._available(self._run(self._info))
 
 
 class Group(Runs, GroupBase[Claim]):

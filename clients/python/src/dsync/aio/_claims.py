@@ -6,7 +6,7 @@ import functools
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, AsyncIterator, Callable, Coroutine, Optional, TypeVar, cast
 
-from .. import _steps
+from .. import _protocol, _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
 from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, OnceBase, Run, in_order
 from .._settings import Settings
@@ -54,11 +54,11 @@ class Claim(Block[Hold], ClaimBase[Hold]):
 
     async def locked(self) -> bool:
         """Returns whether anybody holds the key, or whether a semaphore has too few permits. Takes nothing."""
-        return await self._run(self._is_locked)
+        return self._is_locked(await self._run(self._info))
 
     async def holders(self) -> list[Holder]:
         """Returns who holds the key, the oldest hold first, 1,000 at most. Takes nothing."""
-        return await self._run(self._holders)
+        return _protocol.holders(await self._run(self._info))
 
     def __call__(self, function: Function) -> Function:
         """Decorates a coroutine function: each call is a block of its own."""
@@ -77,7 +77,7 @@ class Semaphore(Claim):
 
     async def available(self) -> Optional[int]:
         """Returns how many permits are free; ``None`` if there is no limit. Takes nothing."""
-        return await self._run(self._available)
+        return self._available(await self._run(self._info))
 
 
 class Group(Runs, GroupBase[Claim]):
