@@ -178,11 +178,9 @@ class Performer(ABC):
         """Subscribes, and returns when the server has confirmed it."""
         with self.lock:
             listener = self._listeners.get(source.name)
-            watching = None if listener is None else listener.add(channel)
-            if listener is None or watching is None:
+            if listener is None or listener.is_over:
                 listener = self._listeners[source.name] = Listener(type(self), source, self._is_sharded)
-                watching = listener.add(channel)
-                assert watching is not None, "a new listener has not ended"
+            watching = listener.add(channel)
         await listener.confirm(watching)
         return watching
 

@@ -60,14 +60,15 @@ class Listener:
         self._watches: list[Watching] = []
         self._listening: Optional[Running] = None
         self._is_connected = False
-        self._is_over = False
+        self.is_over = False
 
-    def add(self, channel: str) -> Optional[Watching]:
-        """Notes another interest. Returns ``None`` if this listener has ended."""
+    def add(self, channel: str) -> Watching:
+        """Notes another interest, which is broken at once if this listener has just ended."""
         watching = Watching(self, channel, self._performer)
         with self._lock:
-            if self._is_over:
-                return None
+            if self.is_over:
+                watching.breaks("nobody was left who waits")
+                return watching
             if self._listening is None:
                 self._listening = self._performer.start("dsync-turns", self._listen)
             self._watches.append(watching)
@@ -98,14 +99,14 @@ class Listener:
                 self._watches.remove(watching)
             if not self._watches:
                 self._stop()
-        if is_heard and self._is_connected and not self._is_over:
+        if is_heard and self._is_connected and not self.is_over:
             try:
                 await self._send("UNSUBSCRIBE", watching)
             except Exception as error:  # Who listens notices, too.
                 log.debug("cannot unsubscribe from %s: %s", watching.channel, error)
 
     def _stop(self) -> None:
-        self._is_over = True
+        self.is_over = True
         if self._listening is not None:
             self._listening.cancel()
 
@@ -123,7 +124,7 @@ class Listener:
             for watching in watches:
                 await self._send("SUBSCRIBE", watching)
             # A thread waits shortly, so that it ends soon after the last request that waits.
-            while not self._is_over:
+            while not self.is_over:
                 message = await self._line.receive(1.0)
                 if message is not NOTHING:
                     self._tell(message[0].decode(), message[1].decode())
@@ -132,7 +133,7 @@ class Listener:
             log.info("announcements of turns are not heard for now: %s", error)
         finally:
             with self._lock:
-                self._is_over = True
+                self.is_over = True
                 left, self._watches = self._watches, []
             for watching in left:
                 watching.breaks(trouble)
