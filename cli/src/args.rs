@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::duration;
-pub use keys::{Group, Info, Once, Pause, Resume, Token, Type};
+pub use keys::{Attempt, Group, Info, Once, Pause, Resume, Type};
 pub use run::{Confirm, Replicas, Run};
 pub use server::Server;
 use values::interval;

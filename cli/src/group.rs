@@ -2,56 +2,51 @@
 
 use std::io::Write;
 
-use dsync_client::Client;
 use serde_json::json;
 
-use crate::args::{Group, Info};
+use crate::args::Group;
 use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
 use crate::info;
 use crate::servers::Servers;
-use crate::text::printable;
+use crate::text::{print, printable};
 
 pub fn run(servers: &Servers, asked: &Group, out: &mut impl Write) -> Result<()> {
-    let client = || -> Result<Client> {
-        Ok(Client::new(servers.server()?).with_response_timeout(servers.timeout))
-    };
-    let (Group::Expect { key, .. } | Group::Wait { key, .. } | Group::Info(Info { key, .. })) =
-        asked;
-    let name = printable(key.as_bytes());
+    let name = |key: &str| format!("'{}'", printable(key.as_bytes()));
     match asked {
-        Group::Info(options) => info::run(servers, options, out)?,
-        Group::Expect { key, jobs, json } => {
-            let owed = client()?.group(key).expect(*jobs);
-            let owed = owed.map_err(|error| servers.failure(&name, &error))?;
-            match json {
-                true => writeln!(out, "{}", json!({ "key": key, "owed": owed }))?,
-                false => writeln!(out, "{owed}")?,
-            }
+        Group::Info(options) => info::run(servers, options, out),
+        Group::Expect {
+            key,
+            jobs,
+            retry,
+            json,
+        } => {
+            let group = servers.patient(retry.retry_for)?.group(key);
+            let jobs = *jobs;
+            let owed = servers.ask(&name(key), retry.retry_for, move || group.expect(jobs))?;
+            let told = json!({ "key": key, "owed": owed });
+            Ok(print(out, *json, &told, &owed.to_string())?)
         }
-        Group::Wait { key, wait, json } => {
-            let client = client()?;
-            let group = client.group(key);
+        Group::Wait {
+            key,
+            wait,
+            retry,
+            json,
+        } => {
+            let group = servers.patient(retry.retry_for)?.group(key);
             let tally = match wait {
                 Some(time) => group.wait_for(*time),
                 None => group.wait().map(Some),
             };
-            let Some(tally) = tally.map_err(|error| servers.failure(&name, &error))? else {
-                let message = format!(
-                    "the round of '{name}' is not finished after {}",
-                    short(wait.unwrap_or_default())
-                );
+            let tally = tally.map_err(|error| servers.failure(&name(key), &error))?;
+            let Some(tally) = tally else {
+                let (name, time) = (name(key), short(wait.unwrap_or_default()));
+                let message = format!("the round of {name} is not finished after {time}");
                 return Err(Failure::new(Status::Busy, message));
             };
-            match json {
-                true => writeln!(
-                    out,
-                    "{}",
-                    json!({ "key": key, "done": tally.done, "lapsed": tally.lapsed })
-                )?,
-                false => writeln!(out, "done {}, lapsed {}", tally.done, tally.lapsed)?,
-            }
+            let told = json!({ "key": key, "done": tally.done, "lapsed": tally.lapsed });
+            let text = format!("done {}, lapsed {}", tally.done, tally.lapsed);
+            Ok(print(out, *json, &told, &text)?)
         }
     }
-    Ok(())
 }

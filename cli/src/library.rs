@@ -1,16 +1,47 @@
 //! The servers as the client library takes them: it follows failovers and moved slots by itself.
 
-use dsync_client::{Error, Server};
+use std::time::Duration;
+
+use dsync_client::{Client, Error, Server};
 use redis::cluster::ClusterClientBuilder;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{ConnectionAddr, RedisResult, TlsMode};
 
 use crate::connect::info;
+use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
+use crate::race;
 use crate::servers::{Place, Sentinels, Servers};
 use crate::text::printable;
 
+/// After so long without an answer the user is told why the tool has not ended.
+const SILENCE: Duration = Duration::from_secs(2);
+
 impl Servers {
+    /// Returns a client that repeats requests for so long, from the first one that was not answered.
+    pub fn patient(&self, retry_for: Duration) -> Result<Client> {
+        let client = Client::new(self.server()?).with_response_timeout(self.timeout);
+        Ok(client.with_patience(retry_for))
+    }
+
+    /// Waits for what the client library repeats, for so long at most.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        name: &str,
+        retry_for: Duration,
+        request: impl FnOnce() -> dsync_client::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let tell = || {
+            let (server, silence) = (self.name(), short(SILENCE));
+            let time = short(retry_for);
+            eprintln!(
+                "dsync: {server} has not answered for {silence}; asking again for {time} in all"
+            );
+        };
+        let answer = race::watched(SILENCE, tell, request)?;
+        answer.map_err(|error| self.failure(name, &error))
+    }
+
     /// Returns what an error of the client library is for the caller of this tool. `name` is what was asked for, in words.
     pub fn failure(&self, name: &str, error: &Error) -> Failure {
         match error {

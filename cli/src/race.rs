@@ -18,6 +18,23 @@ pub fn within<T: Send + 'static>(
     }
 }
 
+/// Returns what the work comes to. If that takes longer, `tell` is called once.
+pub fn watched<T: Send + 'static>(
+    time: Duration,
+    tell: impl FnOnce(),
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let results = start([work])?;
+    let result = match results.recv_timeout(time) {
+        Err(RecvTimeoutError::Timeout) => {
+            tell();
+            results.recv().ok()
+        }
+        result => result.ok(),
+    };
+    result.ok_or_else(|| io::Error::other("a thread has panicked"))
+}
+
 /// Makes all attempts at the same time. Returns the first success, or the failures of all.
 pub fn first_of<T: Send + 'static, E: Send + 'static>(
     attempts: impl IntoIterator<Item = impl FnOnce() -> Result<T, E> + Send + 'static>,

@@ -6,6 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use redis::RedisError;
+use serde_json::Value as Json;
 
 use crate::paint::{Paint, Tone};
 
@@ -64,6 +65,14 @@ fn is_deceptive(c: char) -> bool {
         '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let has_no_width = matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
     c.is_control() || turns_direction || has_no_width
+}
+
+/// Writes what a command has come to, on one line: for programs, or for people.
+pub fn print(out: &mut impl Write, is_json: bool, json: &Json, text: &str) -> io::Result<()> {
+    match is_json {
+        true => writeln!(out, "{json}"),
+        false => writeln!(out, "{text}"),
+    }
 }
 
 /// Returns text, or a dash where there is none.

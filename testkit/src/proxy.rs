@@ -26,6 +26,8 @@ struct State {
     is_cut: [bool; 2],
     /// Requests with this word do not arrive, nor what follows them on their connections.
     delayed: Option<&'static str>,
+    /// The reply to the next request with this word does not arrive.
+    unanswered: Option<&'static str>,
     is_closed: bool,
     streams: Vec<TcpStream>,
 }
@@ -38,6 +40,17 @@ impl Network {
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
         self.has_changed.notify_all();
+    }
+
+    /// Whether the reply to this request is not to arrive: one request, once.
+    fn loses_reply(&self, request: &[u8]) -> bool {
+        let mut state = self.state();
+        let is_it = |word: &str| {
+            request
+                .windows(word.len())
+                .any(|window| window == word.as_bytes())
+        };
+        state.unanswered.take_if(|word| is_it(word)).is_some()
     }
 
     /// Waits until these bytes may arrive. Returns whether there still is a network.
@@ -108,6 +121,11 @@ impl Proxy {
         self.network.change(|state| state.delayed = Some(word));
     }
 
+    /// The next request with this word arrives, and its connection is closed before the reply.
+    pub fn lose_reply(&self, word: &'static str) {
+        self.network.change(|state| state.unanswered = Some(word));
+    }
+
     /// From now on everything arrives, also what was sent meanwhile.
     pub fn heal(&self) {
         self.network
@@ -141,6 +159,13 @@ fn carry(from: &TcpStream, to: &TcpStream, direction: usize, network: &Arc<Netwo
         loop {
             let length = from.read(&mut buffer).unwrap_or_default();
             if !network.lets_through(&buffer[..length], direction) {
+                return;
+            }
+            if direction == 0 && network.loses_reply(&buffer[..length]) {
+                let _ = from.shutdown(Shutdown::Both);
+                let _ = to.write_all(&buffer[..length]);
+                // Only after the request the server reads that this is the end.
+                let _ = to.shutdown(Shutdown::Write);
                 return;
             }
             if length == 0 || to.write_all(&buffer[..length]).is_err() {

@@ -86,6 +86,8 @@ pub enum Once {
     Get {
         #[arg(value_parser = key)]
         key: String,
+        #[command(flatten)]
+        retry: Retry,
         /// Print a JSON object
         #[arg(long)]
         json: bool,
@@ -95,7 +97,7 @@ pub enum Once {
         #[arg(value_parser = key)]
         key: String,
         #[command(flatten)]
-        token: Token,
+        attempt: Attempt,
         /// What everybody who asks for the work is told
         #[arg(long, value_name = "TEXT")]
         result: Option<String>,
@@ -114,8 +116,8 @@ pub enum Once {
         #[arg(value_parser = key)]
         key: String,
         #[command(flatten)]
-        token: Token,
-        /// Why, for those who are told that the work is given up
+        attempt: Attempt,
+        /// Why, for those who are told that the work is given up; cut after 1,000 bytes
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         /// Nobody begins again for so long
@@ -127,12 +129,23 @@ pub enum Once {
     },
 }
 
-/// The token of a hold, which others must not see.
+/// Which attempt ends, and how long its end is told.
 #[derive(Args, Debug)]
-pub struct Token {
+pub struct Attempt {
     /// File whose first line is the token, with a mode as for --password-file [default: the variable DSYNC_TOKEN]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
+    /// How long to repeat it while no server answers: the lease and 5s, which a server that takes over adds
+    #[arg(long, value_name = "TIME", default_value = "35s", value_parser = duration::parse)]
+    pub retry_for: Duration,
+}
+
+/// How long a request is repeated.
+#[derive(Args, Debug)]
+pub struct Retry {
+    /// How long to repeat the request while no server answers
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    pub retry_for: Duration,
 }
 
 /// Declare the jobs of a wait group, and wait until they are done
@@ -147,6 +160,8 @@ pub enum Group {
         key: String,
         #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         jobs: u32,
+        #[command(flatten)]
+        retry: Retry,
         /// Print a JSON object
         #[arg(long)]
         json: bool,
@@ -162,6 +177,8 @@ pub enum Group {
         /// Wait at most so long [default: without limit]
         #[arg(long, value_name = "TIME", value_parser = duration::parse)]
         wait: Option<Duration>,
+        #[command(flatten)]
+        retry: Retry,
         /// Print a JSON object
         #[arg(long)]
         json: bool,

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use crate::support::{Folder, Process, Server, ToolFor, until};
+use crate::support::{Folder, Process, Proxy, Server, ToolFor, dsync, until};
 
 #[test]
 fn info_shows_who_holds_and_who_waits_whatever_the_type() {
@@ -168,6 +168,76 @@ fn once_tells_the_result_and_takes_the_end_of_an_attempt() {
         json,
         "{\"key\":\"report\",\"state\":\"done\",\"attempt\":2,\"result\":\"42\"}\n"
     );
+}
+
+#[test]
+fn end_of_an_attempt_whose_answer_was_lost_is_told_again() {
+    for (verb, command) in [("done", "DONCE.DONE"), ("fail", "DONCE.FAIL")] {
+        let server = Server::start();
+        let network = Proxy::to(&server);
+        server.ask("DONCE.BEGIN report TOKEN t EX 600");
+        network.lose_reply(command);
+        let tool = dsync(&network.url(), &["once", verb, "report"]).with("DSYNC_TOKEN", "t");
+        let (status, _, stderr) = tool.output();
+        assert_eq!(status, 0, "{verb}: {stderr}");
+        let stats = server.ask("INFO commandstats").as_str().to_lowercase();
+        let twice = format!("cmdstat_{}:calls=2,", command.to_lowercase());
+        assert!(stats.contains(&twice), "{stats}");
+    }
+}
+
+#[test]
+fn done_that_comes_after_another_attempt_has_begun_is_told_as_lost() {
+    let server = Server::start();
+    let network = Proxy::to(&server);
+    server.ask("DONCE.BEGIN report TOKEN t EX 600");
+    network.delay("DONCE.DONE");
+    let tool = dsync(
+        &network.url(),
+        &["once", "done", "report", "--timeout", "500ms"],
+    );
+    let mut done = tool.with("DSYNC_TOKEN", "t").start();
+    let mut stderr = BufReader::new(done.0.stderr.take().unwrap()).lines();
+    let told = stderr.next().unwrap().unwrap();
+    assert!(told.contains("has not answered for 2.0s"), "{told}");
+    server.ask("DONCE.RELEASE report t");
+    server.ask("DONCE.BEGIN report TOKEN u EX 600");
+    network.close_all();
+    network.heal();
+    assert_eq!(done.status(), 1);
+    let told = stderr.next().unwrap().unwrap();
+    assert!(
+        told.contains("the token has no attempt at 'report'"),
+        "{told}"
+    );
+}
+
+#[test]
+fn requests_are_repeated_for_the_time_that_is_given() {
+    let server = Server::start();
+    server.ask("DONCE.BEGIN report TOKEN t EX 600");
+    server.stop();
+    let asked = [
+        &["once", "done", "report"][..],
+        &["once", "fail", "report"],
+        &["once", "get", "report"],
+        &["group", "expect", "batch", "2"],
+        &["group", "wait", "batch"],
+    ];
+    for arguments in asked {
+        let options = ["--timeout", "100ms", "--retry-for", "0"];
+        let tool = server.dsync(&[arguments, &options].concat());
+        let (status, _, stderr) = tool.with("DSYNC_TOKEN", "t").output();
+        assert_eq!(status, 69, "{arguments:?}: {stderr}");
+    }
+    let options = ["--timeout", "500ms", "--retry-for", "10m"];
+    let tool = server.dsync(&[asked[0], &options].concat());
+    let mut done = tool.with("DSYNC_TOKEN", "t").start();
+    let mut stderr = BufReader::new(done.0.stderr.take().unwrap()).lines();
+    let told = stderr.next().unwrap().unwrap();
+    assert!(told.contains("has not answered for 2.0s"), "{told}");
+    server.cont();
+    assert_eq!(done.status(), 0);
 }
 
 #[test]

@@ -7,7 +7,9 @@ use crate::hold::{Hold, Member, Run};
 use crate::once::{Begun, Outcome};
 use crate::options::{Claim, Group, Lock, Once, Semaphore, Tally};
 use crate::server::Server;
-use crate::uses::{acquire, all_of, begin, expect, info, result, wait, wait_without_limit};
+use crate::uses::{
+    acquire, all_of, begin, done, expect, fail, info, result, wait, wait_without_limit,
+};
 use crate::wait::WaitLimit;
 
 /// Blocks the thread for a step that is never pending.
@@ -208,6 +210,22 @@ macro_rules! calls {
             /// Returns what has become of the work. Begins nothing.
             pub $($async)? fn result(&self) -> Result<Outcome> {
                 $run!(result(self))
+            }
+
+            /// Records as done the attempt of this [`token`](Once::token), which another process has begun. While the
+            /// server does not answer, this is repeated as other requests are. Returns whether the token has an attempt.
+            ///
+            /// For the tool `dsync`. What begins an attempt ends it with [`Run::done`], which does more.
+            #[doc(hidden)]
+            pub $($async)? fn done(&self, result: Option<&[u8]>) -> Result<bool> {
+                $run!(done(self, result))
+            }
+
+            /// Records such an attempt as failed. Returns whether the token has one, or may have had one until an answer
+            /// was lost.
+            #[doc(hidden)]
+            pub $($async)? fn fail(&self, reason: Option<&str>) -> Result<bool> {
+                $run!(fail(self, reason))
             }
         }
 

@@ -44,11 +44,13 @@ impl Request {
 
     /// The commands that record a failure. If the server refuses the first, the second does without what can be refused:
     /// an attempt that has failed must count, or `max_attempts` would bound nothing.
-    pub(crate) fn fail(&self, reason: &str) -> [Command; 2] {
+    pub(crate) fn fail(&self, reason: Option<&str>) -> [Command; 2] {
         const LONGEST: usize = 1_000;
         let bare = self.verb("FAIL");
         let mut command = bare.clone();
-        command.arg("REASON").arg(cut(reason, LONGEST));
+        if let Some(reason) = reason {
+            command.arg("REASON").arg(cut(reason, LONGEST));
+        }
         if !self.ending.retry_delay.is_zero() {
             command.arg("DELAY").arg(millis(self.ending.retry_delay));
         }

@@ -245,7 +245,7 @@ impl<C: Half> Run<C> {
     }
 
     pub(crate) async fn give_up(mut self, reason: &str) -> Result<()> {
-        let [fail, bare] = self.0.shared.request.fail(reason);
+        let [fail, bare] = self.0.shared.request.fail(Some(reason));
         match self.0.end(fail).await {
             Err(error) if error.is_refusal() => self.0.end(bare).await,
             answer => answer,
@@ -277,7 +277,7 @@ impl<C: Half> Deref for Run<C> {
 impl<C: Half> Drop for Run<C> {
     fn drop(&mut self) {
         if thread::panicking() {
-            let [fail, _] = self.0.shared.request.fail("the worker panicked");
+            let [fail, _] = self.0.shared.request.fail(Some("the worker panicked"));
             self.0.conclude(fail);
         }
     }

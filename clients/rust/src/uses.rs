@@ -15,7 +15,7 @@ use crate::hold::{Hold, Run};
 use crate::once::{Begun, Outcome};
 use crate::options::{Claim, Group, Once, Options, Semaphore, Tally};
 use crate::progress::KeyInfo;
-use crate::request::{Family, Reply, millis, outcome, read, unexpected};
+use crate::request::{Command, Family, Reply, millis, outcome, read, unexpected};
 use crate::send::{need, send};
 use crate::signal::pause;
 use crate::wait::{BLOCK, WaitLimit};
@@ -88,6 +88,27 @@ pub(crate) async fn result<H: Half>(once: &Once<H>) -> Result<Outcome> {
         Reply::Failed { reason, attempts } => Outcome::Failed { reason, attempts },
         _ => Outcome::NotYet,
     })
+}
+
+/// Records as done the attempt that the token of the options names.
+pub(crate) async fn done<H: Half>(once: &Once<H>, result: Option<&[u8]>) -> Result<bool> {
+    bounds::result(result)?;
+    ended(&once.client, once.options.request()?.done(result)).await
+}
+
+/// Records as failed the attempt that the token of the options names.
+pub(crate) async fn fail<H: Half>(once: &Once<H>, reason: Option<&str>) -> Result<bool> {
+    let [fail, _] = once.options.request()?.fail(reason);
+    ended(&once.client, fail).await
+}
+
+/// Returns whether there was such an attempt. Of a repetition, 0 may say that an earlier one has ended it.
+async fn ended<H: Half>(half: &H, mut command: Command) -> Result<bool> {
+    // Whoever has the token alone does not renew, and nothing else tells that a repeated DONE is the first.
+    command.confirm = None;
+    let answer = send(half, Call::new(&command, half.settings().effort())).await?;
+    let may_have_ended = answer.is_repeated && !command.is_answered_again;
+    Ok(read::<u64>(&answer.reply)? > 0 || may_have_ended)
 }
 
 /// Records what the work has come to, and returns it.
