@@ -12,7 +12,7 @@ use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
 use crate::race;
 use crate::servers::{Place, Sentinels, Servers};
-use crate::text::printable;
+use crate::text::{counted, printable};
 
 /// After so long without an answer the user is told why the tool has not ended.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -49,10 +49,9 @@ impl Servers {
             Error::WorkFailed {
                 reason, attempts, ..
             } => {
-                let reason = printable(reason.as_bytes());
-                let message = format!(
-                    "{name} is given up after {attempts} attempts; the last failed with: {reason}"
-                );
+                let (reason, after) = (printable(reason.as_bytes()), counted(*attempts, "attempt"));
+                let message =
+                    format!("{name} is given up after {after}; the last failed with: {reason}");
                 Failure::new(Status::GivenUp, message)
             }
             Error::HoldLost { loss, .. } => {

@@ -11,7 +11,7 @@ use crate::family::{self, FAMILIES};
 use crate::holds::{self, Hold, Place};
 use crate::ls;
 use crate::servers::Servers;
-use crate::text::printable;
+use crate::text::{counted, printable};
 
 pub fn run(servers: &Servers, options: &args::Revoke, out: &mut impl Write) -> Result<()> {
     match (&options.key, options.fence, &options.owner) {
@@ -90,7 +90,7 @@ fn all_of(
     }
     match options.json {
         true => writeln!(out, "{}", json!({ "revoked": ended, "missed": missed }))?,
-        false => writeln!(out, "revoked {ended} of {} holds", holds.len())?,
+        false => writeln!(out, "revoked {ended} of {}", counted(holds.len() as u64, "hold"))?,
     }
     if missed > 0 {
         let message = format!(

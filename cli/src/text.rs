@@ -67,6 +67,12 @@ fn is_deceptive(c: char) -> bool {
     c.is_control() || turns_direction || has_no_width
 }
 
+/// Returns how many of something there are: `1 hold`, `2 holds`.
+pub fn counted(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{s}")
+}
+
 /// Writes what a command has come to, on one line: for programs, or for people.
 pub fn print(out: &mut impl Write, is_json: bool, json: &Json, text: &str) -> io::Result<()> {
     match is_json {

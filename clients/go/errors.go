@@ -98,7 +98,11 @@ type WorkFailed struct {
 }
 
 func (e *WorkFailed) Error() string {
-	return fmt.Sprintf("the work %s has failed after %d attempts: %s", quoted(e.Key), e.Attempts, printable(e.Reason))
+	attempts := "attempts"
+	if e.Attempts == 1 {
+		attempts = "attempt"
+	}
+	return fmt.Sprintf("the work %s has failed after %d %s: %s", quoted(e.Key), e.Attempts, attempts, printable(e.Reason))
 }
 
 func (e *WorkFailed) Is(target error) bool { return target == ErrWorkFailed }

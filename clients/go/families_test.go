@@ -152,7 +152,8 @@ func TestPanicIsAFailedAttempt(t *testing.T) {
 		defer func() { _ = recover() }()
 		_, _ = once.Do(background, func(context.Context) (string, error) { panic("oh") })
 	}()
-	if _, err := once.Begin(background); !errors.Is(err, dsync.ErrWorkFailed) {
+	_, err := once.Begin(background)
+	if !errors.Is(err, dsync.ErrWorkFailed) || !strings.Contains(err.Error(), "after 1 attempt:") {
 		t.Fatal(err)
 	}
 }

@@ -17,7 +17,7 @@ use super::job::{Event, Job};
 use super::signals::is_passed_on;
 use super::terminal::Terminal;
 use crate::duration::short;
-use crate::text::printable;
+use crate::text::{counted, printable};
 
 /// Between two looks at the lease at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
@@ -266,7 +266,7 @@ fn refusal(refused: &[Process]) -> String {
         .map(|process| format!("{} ({})", process.pid, printable(process.name.as_bytes())))
         .collect();
     if refused.len() > MOST {
-        names.push(format!("{} others", refused.len() - MOST));
+        names.push(counted((refused.len() - MOST) as u64, "other"));
     }
     let names = names.join(", ");
     match refused.len() {

@@ -8,7 +8,7 @@ use super::sample::{Counters, FAMILY_NAMES, Key, LONGEST_WAIT, Sample};
 use crate::duration::{short, short_ms};
 use crate::family::FAMILIES;
 use crate::paint::Tone;
-use crate::text::printable;
+use crate::text::{counted, printable};
 
 /// The rates that are shown: the name in JSON, and that of the counters.
 const RATES: [(&str, &str); 8] = [
@@ -156,8 +156,8 @@ impl Report<'_> {
         });
         let unapplied = counters.get("dsync_unapplied_changes");
         if unapplied > 0 {
-            let told =
-                format!("{unapplied} changes could not be applied: look into the server's log");
+            let changes = counted(unapplied, "change");
+            let told = format!("{changes} could not be applied: look into the server's log");
             lines.push((Tone::Bad, told));
         }
         lines

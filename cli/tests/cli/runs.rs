@@ -246,6 +246,12 @@ fn work_is_done_once() {
         "{stderr}"
     );
 
+    let one = ["run", "--once", "one", "--max", "1", "--", "false"];
+    assert_eq!(server.dsync(&one).output().0, 1);
+    let (status, _, stderr) = server.dsync(&one).output();
+    assert_eq!(status, 80);
+    assert!(stderr.contains("given up after 1 attempt; the"), "{stderr}");
+
     let script = format!("echo ran >>'{}'", folder.text("ran"));
     let again = || {
         server

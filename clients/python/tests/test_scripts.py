@@ -335,7 +335,7 @@ def test_errors_of_others_are_printable() -> None:
     assert "evil\\x1b[2J\\nroot@\\u202edb Zoë (fence 7" in str(dsync.NotAcquired("k", [holder]))
     assert holder.owner is not None
     assert "\n" in holder.owner
-    assert "failure: a\\nb" in str(dsync.WorkFailed("k", "a\nb", 1))
+    assert "after 1 attempt; the last failure: a\\nb" in str(dsync.WorkFailed("k", "a\nb", 1))
 
 
 def test_errors_are_of_one_family() -> None:

@@ -248,9 +248,10 @@ impl fmt::Display for Error {
                 attempts,
             } => {
                 let reason = printable(reason);
+                let s = if *attempts == 1 { "" } else { "s" };
                 write!(
                     f,
-                    "the work {key:?} was given up after {attempts} attempts: {reason}"
+                    "the work {key:?} was given up after {attempts} attempt{s}: {reason}"
                 )
             }
             Error::NotConfirmed { key, have, wanted } => write!(
@@ -313,6 +314,21 @@ impl fmt::Display for Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_attempt_is_told_as_one() {
+        let told = |attempts| {
+            let (key, reason) = ("k".to_owned(), "r".to_owned());
+            let error = Error::WorkFailed {
+                key,
+                reason,
+                attempts,
+            };
+            error.to_string()
+        };
+        assert_eq!(told(1), "the work \"k\" was given up after 1 attempt: r");
+        assert_eq!(told(2), "the work \"k\" was given up after 2 attempts: r");
+    }
 
     #[test]
     fn texts_of_others_are_escaped() {

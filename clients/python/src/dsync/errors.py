@@ -90,4 +90,5 @@ class WorkFailed(DsyncError):
         #: The reason of the last failure: ``lapsed`` or ``revoked``, or what the worker reported.
         self.reason = reason
         self.attempts = attempts
-        super().__init__(f"{key!r} is given up after {attempts} attempts; the last failure: {_printable(reason)}")
+        after = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(f"{key!r} is given up after {after}; the last failure: {_printable(reason)}")
