@@ -5,12 +5,14 @@ mod run;
 mod server;
 mod values;
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::duration;
-pub use keys::{Attempt, Group, Info, Once, Pause, Resume, Type};
+use crate::family::Family;
+pub use keys::{Attempt, Group, Info, Once, Pause, Resume};
 pub use run::{Confirm, Replicas, Run};
 pub use server::Server;
 use values::interval;
@@ -64,10 +66,10 @@ pub enum Command {
 pub struct Ls {
     /// Only keys that fit the pattern (*, ?, [a-z])
     #[arg(value_name = "KEY-PATTERN")]
-    pub pattern: Option<String>,
+    pub pattern: Option<OsString>,
     /// Only keys of this type
     #[arg(long = "type", value_name = "TYPE")]
-    pub family: Option<Type>,
+    pub family: Option<Family>,
     /// Only what has been held for so long
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub older_than: Option<Duration>,
@@ -95,7 +97,7 @@ pub struct Revoke {
         conflicts_with = "owner",
         requires = "fence"
     )]
-    pub key: Option<String>,
+    pub key: Option<OsString>,
     /// The fence of the hold
     pub fence: Option<u64>,
     /// All holds whose owner fits the pattern (*, ?, [a-z]); asks first

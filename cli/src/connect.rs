@@ -15,8 +15,10 @@ use redis::{
 use crate::address::Endpoint;
 use crate::explain::unknown_master;
 use crate::failure::{Failure, Result, Status};
+use crate::family::Family;
 use crate::race;
 use crate::servers::{Peer, Place, Sentinels, Servers};
+use crate::text::quoted;
 
 /// A connection to one server.
 pub struct Node {
@@ -109,6 +111,26 @@ impl Servers {
         }
         let message = format!("{}: the nodes do not agree about the key's slot", node.peer);
         Err(Failure::new(Status::Unreachable, message))
+    }
+
+    /// Sends the command of each family until one is not answered that the key has another type. Returns the family and
+    /// the answer; of a key that does not exist, those of the first.
+    pub fn ask_about_any_type<T: FromRedisValue>(
+        &self,
+        node: &mut Node,
+        key: &[u8],
+        command: impl Fn(Family) -> Cmd,
+    ) -> Result<(Family, T)> {
+        for family in Family::ALL {
+            match self.ask_about_key::<T>(node, &command(family))? {
+                Ok(reply) => return Ok((family, reply)),
+                Err(error) if error.code() == Some("WRONGTYPE") => {}
+                Err(error) => return Err(Failure::of_server(&node.peer, &error)),
+            }
+        }
+        let key = quoted(key);
+        let message = format!("{key} is no key of dsync: it has another type");
+        Err(Failure::new(Status::Nothing, message))
     }
 
     /// Returns what no repetition would change: the server is no node of a cluster, or no sentinel knows the name of

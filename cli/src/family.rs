@@ -1,41 +1,52 @@
-//! The four families of keys, and which of them a key belongs to.
+//! The four families of keys. A key that exists has one as its type; one that does not is given one.
 
-use redis::{Cmd, FromRedisValue, RedisResult};
+use clap::ValueEnum;
+use redis::Cmd;
 
-use crate::connect::Node;
-use crate::failure::{Failure, Result, Status};
-use crate::servers::Servers;
-use crate::text::printable;
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Family {
+    Lock,
+    Semaphore,
+    Group,
+    Once,
+}
 
-/// A family: the name that lists show, and how the commands begin.
-pub type Family = (&'static str, &'static str);
+impl Family {
+    pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
 
-pub const FAMILIES: [Family; 4] = [
-    ("lock", "DLOCK"),
-    ("semaphore", "DSEM"),
-    ("group", "DWG"),
-    ("once", "DONCE"),
-];
-
-/// Sends the command of each family until one is not answered that the key has another type. Returns the family and the
-/// answer; of a key that does not exist, those of the first.
-pub fn ask<T: FromRedisValue>(
-    servers: &Servers,
-    node: &mut Node,
-    key: &str,
-    command: impl Fn(&str) -> Cmd,
-) -> Result<(Family, T)> {
-    for family in FAMILIES {
-        let reply: RedisResult<T> = servers.ask_about_key(node, &command(family.1))?;
-        match reply {
-            Ok(reply) => return Ok((family, reply)),
-            Err(error) if error.code() == Some("WRONGTYPE") => {}
-            Err(error) => return Err(Failure::of_server(&node.peer, &error)),
+    /// Returns the name that options, lists and the server's own lists have.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Lock => "lock",
+            Family::Semaphore => "semaphore",
+            Family::Group => "group",
+            Family::Once => "once",
         }
     }
-    let message = format!(
-        "'{}' is no key of dsync: it has another type",
-        printable(key.as_bytes())
-    );
-    Err(Failure::new(Status::Nothing, message))
+
+    pub fn named(name: &str) -> Option<Family> {
+        Family::ALL.into_iter().find(|family| family.name() == name)
+    }
+
+    /// Returns a command of the family about a key: `DLOCK.INFO`, say.
+    pub fn command(self, verb: &str, key: &[u8]) -> Cmd {
+        let prefix = match self {
+            Family::Lock => "DLOCK",
+            Family::Semaphore => "DSEM",
+            Family::Group => "DWG",
+            Family::Once => "DONCE",
+        };
+        redis::cmd(&format!("{prefix}.{verb}")).arg(key).to_owned()
+    }
+
+    /// Returns a counter of the family in INFO dsync.
+    pub fn counter(self, what: &str) -> String {
+        let family = match self {
+            Family::Lock => "lock",
+            Family::Semaphore => "sem",
+            Family::Group => "wg",
+            Family::Once => "once",
+        };
+        format!("dsync_{family}_{what}")
+    }
 }

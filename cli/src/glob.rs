@@ -13,9 +13,9 @@ enum Element {
 pub struct Pattern(Vec<Element>);
 
 impl Pattern {
-    pub fn new(text: &str) -> Pattern {
+    pub fn new(text: &[u8]) -> Pattern {
         let mut elements = Vec::new();
-        let mut rest = text.as_bytes();
+        let mut rest = text;
         while let Some((&first, after)) = rest.split_first() {
             let element = match (first, after) {
                 (b'*', _) => (Element::Many, after),
@@ -126,7 +126,7 @@ mod tests {
                 false,
             ),
         ] {
-            let fits = Pattern::new(pattern).fits(text.as_bytes());
+            let fits = Pattern::new(pattern.as_bytes()).fits(text.as_bytes());
             assert_eq!(fits, expected, "{pattern} {text}");
         }
     }

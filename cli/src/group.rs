@@ -9,10 +9,10 @@ use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
 use crate::info;
 use crate::servers::Servers;
-use crate::text::{print, printable};
+use crate::text::{print, quoted};
 
 pub fn run(servers: &Servers, asked: &Group, out: &mut impl Write) -> Result<()> {
-    let name = |key: &str| format!("'{}'", printable(key.as_bytes()));
+    let name = |key: &str| quoted(key.as_bytes());
     match asked {
         Group::Info(options) => info::run(servers, options, out),
         Group::Expect {

@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::connect::Node;
 use crate::failure::Result;
+use crate::text::with_key;
 
 /// How many holds the server looks at for one page: a short turn, and few round trips.
 const PAGE: u32 = 1000;
@@ -50,19 +51,24 @@ impl Hold {
         }
     }
 
+    pub fn key(&self) -> Option<&[u8]> {
+        self.place.as_ref().map(|place| place.key.as_slice())
+    }
+
     pub fn json(&self, server: &str) -> Json {
         let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
-        json!({
+        let fields = json!({
             "server": server,
             "db": self.place.as_ref().map(|place| place.db),
-            "key": self.place.as_ref().map(|place| text(&place.key)),
+            "key": null,
             "type": self.family,
             "fence": self.fence,
             "owner": self.owner.as_ref().map(text),
             "client": self.client,
             "held_ms": self.held_ms,
             "lease_left_ms": self.lease_left_ms,
-        })
+        });
+        with_key(fields, self.key())
     }
 }
 

@@ -1,6 +1,7 @@
 //! `dsync ls`: who holds what.
 
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value as Json;
 
@@ -11,11 +12,12 @@ use crate::glob::Pattern;
 use crate::holds::{self, Hold};
 use crate::paint::Tone;
 use crate::servers::Servers;
-use crate::text::{Side, Table, or_dash};
+use crate::text::{Side, Table, name, or_dash};
 
 pub fn run(servers: &Servers, options: &args::Ls, out: &mut impl Write) -> Result<()> {
     let mut nodes = servers.primaries()?;
-    let pattern = options.pattern.as_deref().map(Pattern::new);
+    let pattern = options.pattern.as_ref();
+    let pattern = pattern.map(|pattern| Pattern::new(pattern.as_bytes()));
     let mut holds = Vec::new();
     for node in &mut nodes {
         let of_node = holds::list(node, options.owner.as_deref())?;
@@ -43,8 +45,7 @@ pub fn run(servers: &Servers, options: &args::Ls, out: &mut impl Write) -> Resul
 }
 
 fn is_chosen(hold: &Hold, pattern: Option<&Pattern>, options: &args::Ls) -> bool {
-    let key = hold.place.as_ref().map(|place| place.key.as_slice());
-    let fits = |pattern: &Pattern| key.is_some_and(|key| pattern.fits(key));
+    let fits = |pattern: &Pattern| hold.key().is_some_and(|key| pattern.fits(key));
     pattern.is_none_or(fits)
         && options
             .family
@@ -64,14 +65,13 @@ pub fn table(holds: &[(&str, &Hold)]) -> Table {
         ("OWNER", Side::Left),
         ("CLIENT", Side::Right),
         ("FENCE", Side::Right),
+        ("HELD", Side::Right),
+        ("LEASE LEFT", Side::Right),
     ]);
-    headings.extend([("HELD", Side::Right), ("LEASE LEFT", Side::Right)]);
     headings.extend(has_nodes.then_some(("SERVER", Side::Left)));
     let mut table = Table::new(&headings);
     for (node, hold) in holds {
-        let mut row = vec![or_dash(
-            hold.place.as_ref().map(|place| place.key.as_slice()),
-        )];
+        let mut row = vec![hold.key().map_or("-".into(), name)];
         row.extend(has_databases.then(|| db(hold).to_string()));
         row.push(hold.family.clone());
         row.push(or_dash(hold.owner.as_deref()));

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result, Status, usage};
 use crate::password;
 use crate::profile::variable;
 use crate::servers::Servers;
-use crate::text::{print, printable};
+use crate::text::{print, quoted};
 
 pub fn run(servers: &Servers, asked: &Once, out: &mut impl Write) -> Result<()> {
     match asked {
@@ -35,7 +35,7 @@ pub fn run(servers: &Servers, asked: &Once, out: &mut impl Write) -> Result<()> 
                 }
                 work.done(result.as_ref().map(String::as_bytes))
             })?;
-            let text = format!("'{}' is done", printable(key.as_bytes()));
+            let text = format!("{} is done", quoted(key.as_bytes()));
             Ok(print(
                 out,
                 *json,
@@ -54,7 +54,7 @@ pub fn run(servers: &Servers, asked: &Once, out: &mut impl Write) -> Result<()> 
             end(servers, key, attempt, move |work| {
                 work.retry_delay(delay).fail(reason.as_deref())
             })?;
-            let text = format!("the attempt at '{}' has failed", printable(key.as_bytes()));
+            let text = format!("the attempt at {} has failed", quoted(key.as_bytes()));
             Ok(print(
                 out,
                 *json,
@@ -72,7 +72,7 @@ fn get(
     json: bool,
     out: &mut impl Write,
 ) -> Result<()> {
-    let name = format!("'{}'", printable(key.as_bytes()));
+    let name = quoted(key.as_bytes());
     let work = servers.patient(retry_for)?.once(key);
     match servers.ask(&name, retry_for, move || work.result())? {
         Outcome::Done { result, attempt } if json => {
@@ -98,7 +98,7 @@ fn end(
     attempt: &Attempt,
     end: impl FnOnce(Work) -> dsync_client::Result<bool> + Send + 'static,
 ) -> Result<()> {
-    let name = format!("'{}'", printable(key.as_bytes()));
+    let name = quoted(key.as_bytes());
     let token = attempt.token()?;
     let work = servers.patient(attempt.retry_for)?.once(key).token(token);
     match servers.ask(&name, attempt.retry_for, move || end(work))? {

@@ -1,7 +1,7 @@
 //! Colours and bold letters, where a terminal shows them and the user wants them: a variable NO_COLOR that is not empty
 //! (no-color.org) and TERM=dumb turn them off.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 /// How a line is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +28,13 @@ impl Paint {
         Paint {
             has_colours: stream.is_terminal() && !is_forbidden,
         }
+    }
+
+    /// Writes lines, as they are meant.
+    pub fn write(self, out: &mut impl Write, lines: &[(Tone, String)]) -> io::Result<()> {
+        lines
+            .iter()
+            .try_for_each(|(tone, line)| writeln!(out, "{}", self.line(*tone, line)))
     }
 
     pub fn line(self, tone: Tone, text: &str) -> String {

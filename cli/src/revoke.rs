@@ -1,57 +1,40 @@
 //! `dsync revoke`: ends a hold by its fence, or all holds of an owner.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::json;
 
 use crate::args;
 use crate::connect::Node;
-use crate::failure::{Failure, Result, Status};
-use crate::family::{self, FAMILIES};
+use crate::failure::{Failure, Result, Status, usage};
+use crate::family::Family;
 use crate::holds::{self, Hold, Place};
 use crate::ls;
 use crate::servers::Servers;
-use crate::text::{counted, printable};
+use crate::text::{counted, name, print, quoted, with_key};
 
 pub fn run(servers: &Servers, options: &args::Revoke, out: &mut impl Write) -> Result<()> {
     match (&options.key, options.fence, &options.owner) {
-        (Some(key), Some(fence), None) => one(servers, key, fence, options.json, out),
+        (Some(key), Some(fence), None) => one(servers, key.as_bytes(), fence, options.json, out),
         (_, _, Some(owner)) => all_of(servers, owner, options, out),
-        _ => Err(Failure::new(
-            Status::Usage,
-            "name a key and a fence, or an --owner",
-        )),
+        _ => Err(usage("name a key and a fence, or an --owner")),
     }
 }
 
-fn one(servers: &Servers, key: &str, fence: u64, json: bool, out: &mut impl Write) -> Result<()> {
+fn one(servers: &Servers, key: &[u8], fence: u64, json: bool, out: &mut impl Write) -> Result<()> {
     let mut node = servers.first()?;
-    let name = printable(key.as_bytes());
-    let revoke = |prefix: &str| {
-        redis::cmd(&format!("{prefix}.REVOKE"))
-            .arg(key)
-            .arg(fence)
-            .to_owned()
-    };
-    match family::ask::<u64>(servers, &mut node, key, revoke)? {
-        (_, 1) => {
-            match json {
-                true => writeln!(
-                    out,
-                    "{}",
-                    json!({ "key": key, "fence": fence, "revoked": 1 })
-                )?,
-                false => writeln!(out, "revoked {name} {fence}")?,
-            }
-            Ok(())
-        }
-        _ => {
-            let message = format!(
-                "'{name}' has no hold with the fence {fence}; it may have ended. `dsync ls` lists the holds that live"
-            );
-            Err(Failure::new(Status::Nothing, message))
-        }
+    let revoke = |family: Family| family.command("REVOKE", key).arg(fence).to_owned();
+    if let (_, 1) = servers.ask_about_any_type::<u64>(&mut node, key, revoke)? {
+        let told = json!({ "key": null, "fence": fence, "revoked": 1 });
+        let text = format!("revoked {} {fence}", name(key));
+        return Ok(print(out, json, &with_key(told, Some(key)), &text)?);
     }
+    let key = quoted(key);
+    let message = format!(
+        "{key} has no hold with the fence {fence}; it may have ended. `dsync ls` lists the holds that live"
+    );
+    Err(Failure::new(Status::Nothing, message))
 }
 
 /// Ends all holds of an owner, after the user has seen them and agreed.
@@ -88,10 +71,9 @@ fn all_of(
             false => missed += 1,
         }
     }
-    match options.json {
-        true => writeln!(out, "{}", json!({ "revoked": ended, "missed": missed }))?,
-        false => writeln!(out, "revoked {ended} of {}", counted(holds.len() as u64, "hold"))?,
-    }
+    let told = json!({ "revoked": ended, "missed": missed });
+    let text = format!("revoked {ended} of {}", counted(holds.len() as u64, "hold"));
+    print(out, options.json, &told, &text)?;
     if missed > 0 {
         let message = format!(
             "{missed} had ended, or their keys are being renamed: look again with `dsync ls`"
@@ -103,12 +85,11 @@ fn all_of(
 
 /// Ends one hold. Returns whether it lived until now.
 pub fn revoke(node: &mut Node, place: &Place, family: &str, fence: u64) -> Result<bool> {
-    let Some((_, prefix)) = FAMILIES.iter().find(|known| known.0 == family) else {
+    let Some(family) = Family::named(family) else {
         return Ok(false);
     };
     node.select(place.db)?;
-    let command = format!("{prefix}.REVOKE");
-    let ended: u64 = node.ask(redis::cmd(&command).arg(&place.key).arg(fence))?;
+    let ended: u64 = node.ask(family.command("REVOKE", &place.key).arg(fence))?;
     Ok(ended == 1)
 }
 

@@ -1,7 +1,7 @@
 //! Text for terminals: what other people wrote made harmless, and tables.
 //!
-//! Everything that is printed as text goes through [`printable`] or [`lines`]: keys, owners, and what a server says.
-//! JSON does not: it is for programs, which need the exact text, and JSON escapes the control characters by itself.
+//! Everything that is printed as text goes through [`name`], [`printable`] or [`lines`]: keys, owners, and what a server
+//! says. JSON does not: it is for programs, which need the exact text, and JSON escapes the control characters by itself.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -12,17 +12,71 @@ use crate::paint::{Paint, Tone};
 
 /// Returns bytes as one line of text that shows what is there: control characters must not move the cursor or colour
 /// the screen, and characters without a width or that turn the direction must not make one name look like another. They
-/// are escaped (`\u{1b}`, `\u{202e}`). Escaping twice changes nothing.
+/// are escaped (`\u{1b}`, `\u{202e}`), and so are bytes that are no text (`\xff`). Escaping twice changes nothing.
 pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
-    for c in String::from_utf8_lossy(bytes).chars() {
-        if is_deceptive(c) {
-            text.extend(c.escape_default());
-        } else {
-            text.push(c);
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_deceptive(c) {
+                text.extend(c.escape_default());
+            } else {
+                text.push(c);
+            }
         }
+        text.push_str(&escaped(chunk.invalid()));
     }
     text
+}
+
+/// Returns a key as it can be given back. One that [`printable`] would escape is written as bash, zsh and ksh read it:
+/// `$'a\xff'`. No two keys have the same name.
+pub fn name(key: &[u8]) -> String {
+    match std::str::from_utf8(key) {
+        Ok(text) if !text.contains(is_deceptive) && !text.starts_with("$'") => text.to_owned(),
+        _ => shell_word(key),
+    }
+}
+
+/// The same for a sentence, in quotes.
+pub fn quoted(key: &[u8]) -> String {
+    match name(key) {
+        word if word.starts_with("$'") => word,
+        word => format!("'{word}'"),
+    }
+}
+
+fn shell_word(key: &[u8]) -> String {
+    let mut word = String::from("$'");
+    for chunk in key.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' | '\'' => word.extend(['\\', c]),
+                c if is_deceptive(c) => {
+                    word.push_str(&escaped(c.encode_utf8(&mut [0; 4]).as_bytes()));
+                }
+                c => word.push(c),
+            }
+        }
+        word.push_str(&escaped(chunk.invalid()));
+    }
+    word.push('\'');
+    word
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect()
+}
+
+/// Adds a key to what is printed for programs: `key`, and `key_hex` where that is not exact, because the key is no UTF-8.
+pub fn with_key(mut fields: Json, key: Option<&[u8]>) -> Json {
+    if let Some(key) = key {
+        fields["key"] = String::from_utf8_lossy(key).into();
+        if std::str::from_utf8(key).is_err() {
+            let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            fields["key_hex"] = hex.into();
+        }
+    }
+    fields
 }
 
 /// The same for a text of several lines.
@@ -146,10 +200,7 @@ impl Table {
 
     /// Writes the lines, in colours if the stream behind `out` is a terminal.
     pub fn write(&self, out: &mut impl Write, stream: &impl IsTerminal) -> io::Result<()> {
-        let paint = Paint::of(stream);
-        self.lines()
-            .iter()
-            .try_for_each(|(tone, line)| writeln!(out, "{}", paint.line(*tone, line)))
+        Paint::of(stream).write(out, &self.lines())
     }
 }
 
@@ -159,11 +210,26 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(
-            printable(b"web-1\x1b[2J\n\xff"),
-            "web-1\\u{1b}[2J\\n\u{fffd}"
-        );
+        assert_eq!(printable(b"web-1\x1b[2J\n\xff"), "web-1\\u{1b}[2J\\n\\xff");
         assert_eq!(lines("a\u{9b}\nb\t"), "a\\u{9b}\nb\\t");
+    }
+
+    #[test]
+    fn keys_have_names_that_a_shell_reads_and_no_two_the_same() {
+        for (key, expected) in [
+            (&b"jobs:1"[..], "jobs:1"),
+            (b"it's a\\xff", "it's a\\xff"),
+            (b"a\xff", "$'a\\xff'"),
+            (b"a\xfe", "$'a\\xfe'"),
+            (b"it's \\\x1b", "$'it\\'s \\\\\\x1b'"),
+            ("\u{202e}\u{fffd}".as_bytes(), "$'\\xe2\\x80\\xae\u{fffd}'"),
+            (b"$'a\\xff'", "$'$\\'a\\\\xff\\''"),
+        ] {
+            assert_eq!(name(key), expected);
+            assert_eq!(printable(expected.as_bytes()), expected);
+        }
+        assert_eq!(quoted(b"a"), "'a'");
+        assert_eq!(quoted(b"\x1b"), "$'\\x1b'");
     }
 
     #[test]

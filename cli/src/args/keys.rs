@@ -1,31 +1,16 @@
 //! The options of the subcommands that are about one key.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueHint};
 
 use crate::duration;
-
-/// What a key is for. A key that exists has a type; one that does not is given one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Type {
-    Lock,
-    Semaphore,
-    Group,
-    Once,
-}
-
-impl Type {
-    pub fn name(self) -> &'static str {
-        match self {
-            Type::Lock => "lock",
-            Type::Semaphore => "semaphore",
-            Type::Group => "group",
-            Type::Once => "once",
-        }
-    }
-}
+use crate::family::Family;
+use crate::text::name;
 
 /// Show who holds a key and who waits for it, of any type
 ///
@@ -33,8 +18,8 @@ impl Type {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  dsync info nightly\n  dsync info nightly --watch")]
 pub struct Info {
-    #[arg(value_parser = key)]
-    pub key: String,
+    #[arg(value_parser = key())]
+    pub key: OsString,
     /// How many holders, waiters and lanes to list (1 to 1000)
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub count: u32,
@@ -52,14 +37,14 @@ pub struct Info {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  dsync pause api 10m\n  dsync pause api 10m --type semaphore")]
 pub struct Pause {
-    #[arg(value_parser = key)]
-    pub key: String,
+    #[arg(value_parser = key())]
+    pub key: OsString,
     /// For how long (1ms to 30d)
     #[arg(value_parser = duration::parse_positive)]
     pub time: Duration,
     /// The type of a key that does not exist yet
     #[arg(long = "type", value_name = "TYPE")]
-    pub family: Option<Type>,
+    pub family: Option<Family>,
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
@@ -69,8 +54,8 @@ pub struct Pause {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  dsync resume api")]
 pub struct Resume {
-    #[arg(value_parser = key)]
-    pub key: String,
+    #[arg(value_parser = key())]
+    pub key: OsString,
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
@@ -84,7 +69,7 @@ pub struct Resume {
 pub enum Once {
     /// Print the result of work that is done; exit status 75 while it is not
     Get {
-        #[arg(value_parser = key)]
+        #[arg(value_parser = utf8_key())]
         key: String,
         #[command(flatten)]
         retry: Retry,
@@ -94,7 +79,7 @@ pub enum Once {
     },
     /// Record the work as done, with the token of its attempt
     Done {
-        #[arg(value_parser = key)]
+        #[arg(value_parser = utf8_key())]
         key: String,
         #[command(flatten)]
         attempt: Attempt,
@@ -113,7 +98,7 @@ pub enum Once {
     },
     /// End the attempt as failed, with its token: the next in line begins
     Fail {
-        #[arg(value_parser = key)]
+        #[arg(value_parser = utf8_key())]
         key: String,
         #[command(flatten)]
         attempt: Attempt,
@@ -156,7 +141,7 @@ pub struct Retry {
 pub enum Group {
     /// Declare how many jobs the round has in all (1 to 1000000), before anybody waits. Prints how many are still owed
     Expect {
-        #[arg(value_parser = key)]
+        #[arg(value_parser = utf8_key())]
         key: String,
         #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         jobs: u32,
@@ -172,7 +157,7 @@ pub enum Group {
     ///
     /// Exit status 75: the time was over first.
     Wait {
-        #[arg(value_parser = key)]
+        #[arg(value_parser = utf8_key())]
         key: String,
         /// Wait at most so long [default: without limit]
         #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -185,9 +170,21 @@ pub enum Group {
     },
 }
 
-pub fn key(text: &str) -> Result<String, String> {
-    match text {
-        "" => Err("must not be empty".into()),
-        _ => Ok(text.into()),
-    }
+/// A key of any bytes.
+pub fn key() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(|key| match key.is_empty() {
+        true => Err("must not be empty"),
+        false => Ok(key),
+    })
+}
+
+/// A key for the client library.
+pub fn utf8_key() -> impl TypedValueParser<Value = String> {
+    key().try_map(|key| {
+        let refused = |key: OsString| {
+            let key = name(key.as_bytes());
+            format!("{key} is no UTF-8: only info, ls, revoke, pause and resume take such keys")
+        };
+        key.into_string().map_err(refused)
+    })
 }

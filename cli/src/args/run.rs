@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueHint};
 
-use super::keys::key;
+use super::keys::utf8_key;
 use super::values::{lane, lease, min_hold, owner};
 use crate::duration;
 
@@ -53,13 +53,13 @@ end of the hold for the lease and 5 s (at most 35 s where no success is to be to
 #[command(after_help = RUN_AFTER, group = ArgGroup::new("what").required(true).multiple(true).args(["lock", "semaphore", "once", "group"]))]
 pub struct Run {
     /// Hold the lock KEY. Locks and semaphores may be given several times: all are held, or none
-    #[arg(long, value_name = "KEY", value_parser = key, conflicts_with_all = NOT_HELD)]
+    #[arg(long, value_name = "KEY", value_parser = utf8_key(), conflicts_with_all = NOT_HELD)]
     pub lock: Vec<String>,
     /// Share the locks with others who say --shared
     #[arg(long, requires = "lock", conflicts_with_all = NOT_HELD)]
     pub shared: bool,
     /// Hold permits of the semaphore KEY
-    #[arg(long, value_name = "KEY", value_parser = key, conflicts_with_all = NOT_HELD)]
+    #[arg(long, value_name = "KEY", value_parser = utf8_key(), conflicts_with_all = NOT_HELD)]
     pub semaphore: Vec<String>,
     /// How many permits there are, or members of a group at a time (1 to 1000000) [default: the limit in force]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with = "once")]
@@ -80,7 +80,7 @@ pub struct Run {
     #[arg(long, value_name = "TIME", value_parser = min_hold, conflicts_with_all = ["once", "group"])]
     pub min_hold: Option<Duration>,
     /// Do the work KEY once: exit status 0 is done, any other a failed attempt; done already is success
-    #[arg(long, value_name = "KEY", value_parser = key, conflicts_with = "group")]
+    #[arg(long, value_name = "KEY", value_parser = utf8_key(), conflicts_with = "group")]
     pub once: Option<String>,
     /// How many attempts there may be in all, whoever makes them (1 to 1000000) [default: no bound]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = NOT_ONCE)]
@@ -95,7 +95,7 @@ pub struct Run {
     #[arg(long, conflicts_with_all = NOT_ONCE)]
     pub forever: bool,
     /// Be a member of the group KEY: exit status 0 counts as done, any other does not
-    #[arg(long, value_name = "KEY", value_parser = key)]
+    #[arg(long, value_name = "KEY", value_parser = utf8_key())]
     pub group: Option<String>,
     /// How long the hold lasts without renewal; it is renewed each third of it (1s to 24h)
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = lease)]

@@ -2,23 +2,26 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
+use super::fields::{Info, rows, text};
 use crate::duration::short_ms;
 use crate::paint::Tone;
-use crate::text::{Side, Table, printable};
+use crate::text::{Side, Table, printable, quoted};
 
 /// Returns the key's type, place and state, its fields, and a table of each list.
-pub fn lines(info: &Map<String, Json>) -> Vec<(Tone, String)> {
-    let word = |name: &str| info.get(name).and_then(Json::as_str).unwrap_or("?");
-    let [family, key, server, state] =
-        ["type", "key", "server", "state"].map(|name| printable(word(name).as_bytes()));
+pub fn lines(key: &[u8], info: &Info) -> Vec<(Tone, String)> {
+    let word = |name: &str| printable(text(info, name).unwrap_or("?").as_bytes());
+    let [family, server, state] = ["type", "server", "state"].map(word);
     let mut lines = vec![(
         Tone::Heading,
-        format!("{family} '{key}' of {server}: {state}"),
+        format!("{family} {} of {server}: {state}", quoted(key)),
     )];
     for (name, value) in info {
-        let is_told = matches!(name.as_str(), "server" | "db" | "key" | "type" | "state");
+        let is_told = matches!(
+            name.as_str(),
+            "server" | "db" | "key" | "key_hex" | "type" | "state"
+        );
         let says_nothing =
             value.is_null() || value.is_array() || name.ends_with("_ms") && *value == 0;
         if !is_told && !says_nothing {
@@ -28,19 +31,19 @@ pub fn lines(info: &Map<String, Json>) -> Vec<(Tone, String)> {
             ));
         }
     }
-    for (name, rows) in info {
-        if let Some(rows) = rows.as_array().filter(|rows| !rows.is_empty()) {
+    for name in info.keys() {
+        let rows: Vec<&Info> = rows(info, name).collect();
+        if !rows.is_empty() {
             lines.push((Tone::Plain, String::new()));
             lines.push((Tone::Plain, format!("{}:", words(name))));
-            lines.extend(table(rows).lines());
+            lines.extend(table(&rows).lines());
         }
     }
     lines
 }
 
 /// Returns a table with a column for each field that any row has.
-fn table(rows: &[Json]) -> Table {
-    let rows: Vec<&Map<String, Json>> = rows.iter().filter_map(Json::as_object).collect();
+fn table(rows: &[&Info]) -> Table {
     let mut names: Vec<&String> = Vec::new();
     for name in rows.iter().flat_map(|row| row.keys()) {
         if !names.contains(&name) {
@@ -48,7 +51,7 @@ fn table(rows: &[Json]) -> Table {
         }
     }
     let side = |name: &&String| {
-        let is_number = |row: &&Map<String, Json>| row.get(*name).is_some_and(Json::is_number);
+        let is_number = |row: &&Info| row.get(*name).is_some_and(Json::is_number);
         let is_number = rows.iter().any(is_number);
         if is_number { Side::Right } else { Side::Left }
     };

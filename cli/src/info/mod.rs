@@ -6,20 +6,19 @@ mod fields;
 mod lines;
 
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
 
-use redis::Value;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
-use crate::family;
 use crate::paint::Paint;
 use crate::servers::Servers;
-use crate::text::printable;
-pub use fields::of_reply;
+use crate::text::{print, quoted, with_key};
+pub use fields::{Info, number, of_reply, rows, text};
 pub use lines::lines;
 
 /// Between two looks with `--watch`.
@@ -28,37 +27,33 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub fn run(servers: &Servers, options: &args::Info, out: &mut impl Write) -> Result<()> {
     let mut node = servers.first()?;
     let info = ask(servers, &mut node, options)?;
-    if !options.watch {
-        let name = printable(options.key.as_bytes());
-        let nothing = || Failure::new(Status::Nothing, format!("there is no key '{name}'"));
-        let info = info.ok_or_else(nothing)?;
-        return Ok(show(&info, options, out)?);
+    if options.watch {
+        return watch(servers, node, info, options, out);
     }
-    watch(servers, node, info, options, out)
+    match info {
+        Some(info) => Ok(show(&info, options, out)?),
+        None => Err(Failure::new(Status::Nothing, nothing(options))),
+    }
 }
 
-fn ask(
-    servers: &Servers,
-    node: &mut Node,
-    options: &args::Info,
-) -> Result<Option<Map<String, Json>>> {
-    let command = |prefix: &str| {
-        let mut info = redis::cmd(&format!("{prefix}.INFO"));
-        info.arg(&options.key)
-            .arg("COUNT")
-            .arg(options.count)
-            .to_owned()
-    };
-    let (_, reply): (_, Value) = family::ask(servers, node, &options.key, command)?;
-    let db = servers.login.db();
-    Ok(of_reply(node.name(), db, options.key.as_bytes(), &reply))
+fn nothing(options: &args::Info) -> String {
+    format!("there is no key {}", quoted(options.key.as_bytes()))
+}
+
+fn ask(servers: &Servers, node: &mut Node, options: &args::Info) -> Result<Option<Info>> {
+    let key = options.key.as_bytes();
+    let (_, reply) = servers.ask_about_any_type(node, key, |family| {
+        let mut command = family.command("INFO", key);
+        command.arg("COUNT").arg(options.count).to_owned()
+    })?;
+    Ok(of_reply(node.name(), servers.login.db(), key, &reply))
 }
 
 /// Shows the key again and again, until somebody ends this process. A server that is lost is told, and asked again.
 fn watch(
     servers: &Servers,
     node: Node,
-    info: Option<Map<String, Json>>,
+    info: Option<Info>,
     options: &args::Info,
     out: &mut impl Write,
 ) -> Result<()> {
@@ -69,7 +64,10 @@ fn watch(
     loop {
         let now = match &looked {
             Ok(Some(info)) => lasting(info),
-            Ok(None) => Json::Null,
+            Ok(None) => with_key(
+                json!({ "key": null, "type": null }),
+                Some(options.key.as_bytes()),
+            ),
             Err(failure) => json!({ "error": failure.first_line() }),
         };
         if is_screen {
@@ -78,16 +76,8 @@ fn watch(
         if is_screen || shown.as_ref() != Some(&now) {
             match &looked {
                 Ok(Some(info)) => show(info, options, out)?,
-                Ok(None) if options.json => {
-                    writeln!(out, "{}", json!({ "key": options.key, "type": null }))?;
-                }
-                Ok(None) => writeln!(
-                    out,
-                    "there is no key '{}'",
-                    printable(options.key.as_bytes())
-                )?,
-                Err(_) if options.json => writeln!(out, "{now}")?,
-                Err(failure) => writeln!(out, "{}", failure.first_line())?,
+                Ok(None) => print(out, options.json, &now, &nothing(options))?,
+                Err(failure) => print(out, options.json, &now, failure.first_line())?,
             }
             out.flush()?;
             shown = Some(now);
@@ -110,7 +100,7 @@ fn watch(
 }
 
 /// Returns what does not change with the clock alone.
-fn lasting(info: &Map<String, Json>) -> Json {
+fn lasting(info: &Info) -> Json {
     let lasts = |(name, _): &(&String, &Json)| !name.ends_with("_ms");
     let rows = |value: &Json| match value {
         Json::Array(rows) => rows
@@ -128,12 +118,9 @@ fn lasting(info: &Map<String, Json>) -> Json {
     )
 }
 
-fn show(info: &Map<String, Json>, options: &args::Info, out: &mut impl Write) -> io::Result<()> {
+fn show(info: &Info, options: &args::Info, out: &mut impl Write) -> io::Result<()> {
     if options.json {
         return writeln!(out, "{}", Json::Object(info.clone()));
     }
-    let paint = Paint::of(&io::stdout());
-    lines(info)
-        .iter()
-        .try_for_each(|(tone, line)| writeln!(out, "{}", paint.line(*tone, line)))
+    Paint::of(&io::stdout()).write(out, &lines(options.key.as_bytes(), info))
 }

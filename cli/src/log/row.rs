@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use crate::connect::Node;
 use crate::duration::short_ms;
 use crate::failure::Result;
-use crate::text::printable;
+use crate::text::{name, printable, with_key};
 
 type Reply = (
     u64,
@@ -59,20 +59,21 @@ impl Row {
 
     pub fn json(&self, server: &str) -> Json {
         let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
-        json!({
+        let fields = json!({
             "server": server,
             "id": self.id,
             "time": self.time(),
             "unix_ms": self.unix_ms,
             "what": self.what,
             "db": self.db,
-            "key": self.key.as_ref().map(text),
+            "key": null,
             "type": self.family,
             "fence": self.fence,
             "owner": self.owner.as_ref().map(text),
             "held_ms": self.held_ms,
             "late_ms": self.late_ms,
-        })
+        });
+        with_key(fields, self.key.as_deref())
     }
 
     /// Returns a line of names and values; what does not apply is left out. The server is named if there are several.
@@ -83,7 +84,7 @@ impl Row {
                 line.push_str(&format!(" {name}={value}"));
             }
         };
-        field("key", self.key.as_deref().map(quoted));
+        field("key", self.key.as_deref().map(key_word));
         field("db", self.db.filter(|db| *db != 0).map(|db| db.to_string()));
         field(
             "type",
@@ -105,6 +106,13 @@ fn quoted(bytes: &[u8]) -> String {
     let text = printable(bytes);
     let is_plain = !text.is_empty() && !text.contains([' ', '"', '=']);
     if is_plain { text } else { format!("{text:?}") }
+}
+
+fn key_word(key: &[u8]) -> String {
+    match name(key) {
+        word if word.starts_with("$'") => word,
+        text => quoted(text.as_bytes()),
+    }
 }
 
 pub fn ask(node: &mut Node, count: u32) -> Result<Vec<Row>> {

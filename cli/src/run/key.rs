@@ -7,7 +7,8 @@ use dsync_client::{Begun, Cancel, Client, Error, Progress};
 use super::grant::{Grant, Outcome};
 use super::schedule::Schedule;
 use crate::args::{Confirm, Replicas};
-use crate::text::printable;
+use crate::family::Family;
+use crate::text::quoted;
 
 #[derive(Clone)]
 pub enum Key {
@@ -64,22 +65,19 @@ pub enum Wait {
 impl Key {
     /// Returns what is asked for, in words: `lock 'nightly'`.
     pub fn name(&self) -> String {
-        let (what, key) = match self {
-            Key::Lock { key, .. } => ("lock", key),
-            Key::Semaphore { key, .. } => ("semaphore", key),
-            Key::Once { key, .. } => ("work", key),
-            Key::Group { key, .. } => ("group", key),
+        let (what, key) = match self.family() {
+            (Family::Once, key) => ("work", key),
+            (family, key) => (family.name(), key),
         };
-        format!("{what} '{}'", printable(key.as_bytes()))
+        format!("{what} {}", quoted(key.as_bytes()))
     }
 
-    /// Returns how the commands of the key begin, and the key.
-    pub fn family(&self) -> (&'static str, &str) {
+    pub fn family(&self) -> (Family, &str) {
         match self {
-            Key::Lock { key, .. } => ("DLOCK", key),
-            Key::Semaphore { key, .. } => ("DSEM", key),
-            Key::Once { key, .. } => ("DONCE", key),
-            Key::Group { key, .. } => ("DWG", key),
+            Key::Lock { key, .. } => (Family::Lock, key),
+            Key::Semaphore { key, .. } => (Family::Semaphore, key),
+            Key::Once { key, .. } => (Family::Once, key),
+            Key::Group { key, .. } => (Family::Group, key),
         }
     }
 

@@ -16,7 +16,6 @@ use crate::args;
 use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
 use crate::holds::Place;
-use crate::info;
 use crate::paint::{Paint, Tone};
 use crate::revoke::revoke;
 use crate::servers::Servers;
@@ -88,10 +87,7 @@ fn write(report: &Report, now: &Sample, out: &mut impl Write) -> io::Result<()> 
         true => lines.push((Tone::Plain, "Nobody waits.".into())),
         false => lines.extend(table(&keys, now.servers.len() > 1).lines()),
     }
-    let paint = Paint::of(&io::stdout());
-    lines
-        .iter()
-        .try_for_each(|(tone, line)| writeln!(out, "{}", paint.line(*tone, line)))
+    Paint::of(&io::stdout()).write(out, &lines)
 }
 
 /// Shows what the servers tell until a key ends it. A server that does not answer is told, and asked again.
@@ -151,8 +147,7 @@ fn watch(
         // What cannot be told of the key is told with the next look at the servers.
         view.info = with_chosen(&view, &mut nodes, |node, chosen| {
             let Place { db, key } = &chosen.place;
-            let reply = sample::info(node, *db, key, &chosen.family, HOLDERS)?;
-            Ok(info::of_reply(node.name(), *db, key, &reply))
+            sample::info(node, *db, key, &chosen.family, HOLDERS)
         })
         .ok()
         .flatten()

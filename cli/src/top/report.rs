@@ -4,23 +4,35 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::sample::{Counters, FAMILY_NAMES, Key, LONGEST_WAIT, Sample};
+use super::sample::{Counters, Key, LONGEST_WAIT, Sample};
 use crate::duration::{short, short_ms};
-use crate::family::FAMILIES;
+use crate::family::Family;
+use crate::info::{Info, rows};
 use crate::paint::Tone;
-use crate::text::{counted, printable};
+use crate::text::{counted, printable, with_key};
 
-/// The rates that are shown: the name in JSON, and that of the counters.
-const RATES: [(&str, &str); 8] = [
-    ("granted_at_once", "granted_at_once"),
-    ("granted_after_wait", "granted_after_wait"),
-    ("released", "released"),
-    ("lapsed", "lapsed"),
-    ("lapsed_unrenewed", "lapsed_unrenewed"),
-    ("revoked", "revoked"),
-    ("wait_timeouts", "wait_timeouts"),
-    ("wait_disconnects", "wait_disconnects"),
+/// The counters whose rates are shown.
+const RATES: [&str; 8] = [
+    "granted_at_once",
+    "granted_after_wait",
+    "released",
+    "lapsed",
+    "lapsed_unrenewed",
+    "revoked",
+    "wait_timeouts",
+    "wait_disconnects",
 ];
+
+/// What is told of a holder and of a waiter of a key.
+const OF_HOLDER: [&str; 6] = [
+    "owner",
+    "client",
+    "fence",
+    "held_ms",
+    "lease_left_ms",
+    "resting_ms",
+];
+const OF_WAITER: [&str; 3] = ["owner", "client", "age_ms"];
 
 pub struct Report<'a> {
     now: &'a Sample,
@@ -73,17 +85,15 @@ impl Report<'_> {
                 "total".into(),
                 json!(counters.get(&format!("dsync_{what}"))),
             );
-            for (family, name) in FAMILY_NAMES.iter().zip(FAMILIES.map(|family| family.0)) {
-                object.insert(
-                    name.into(),
-                    json!(counters.get(&format!("dsync_{family}_{what}"))),
-                );
+            for family in Family::ALL {
+                let number = counters.get(&family.counter(what));
+                object.insert(family.name().into(), json!(number));
             }
             Json::Object(object)
         };
         let rates: serde_json::Map<String, Json> = RATES
             .iter()
-            .map(|(name, counter)| ((*name).to_owned(), json!(rounded(self.rate(counter)))))
+            .map(|name| ((*name).to_owned(), json!(rounded(self.rate(name)))))
             .collect();
         let keys: Vec<Json> = self.now.keys.iter().map(key_json).collect();
         json!({
@@ -119,13 +129,10 @@ impl Report<'_> {
             format!("dsync top   {servers}   {time}   over {elapsed}"),
         )];
         let mut tell = |line| lines.push((Tone::Plain, line));
-        let kinds: Vec<String> = FAMILY_NAMES
-            .iter()
-            .zip(FAMILIES)
-            .map(|(family, (name, _))| {
-                format!("{name} {}", counters.get(&format!("dsync_{family}_holds")))
-            })
-            .collect();
+        let kinds = Family::ALL.map(|family| {
+            let holds = counters.get(&family.counter("holds"));
+            format!("{} {holds}", family.name())
+        });
         tell(format!(
             "holds: {} ({})   waiters: {}   longest wait: {}",
             counters.get("dsync_holds"),
@@ -192,49 +199,30 @@ impl Percentile {
 }
 
 fn key_json(key: &Key) -> Json {
-    let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
-    let holders: Vec<Json> = key
-        .first_holders
-        .iter()
-        .map(|holder| {
-            let mut row = json!({
-                "owner": holder.owner.as_ref().map(text),
-                "client": holder.client,
-                "fence": holder.fence,
-                "held_ms": holder.held_ms,
-                "lease_left_ms": holder.lease_left_ms,
-            });
-            if let Some(ms) = holder.resting_ms {
-                row["resting_ms"] = ms.into();
-            }
-            row
-        })
-        .collect();
-    let waiters: Vec<Json> = key
-        .first_waiters
-        .iter()
-        .map(|waiter| {
-            json!({
-                "owner": waiter.owner.as_ref().map(text),
-                "client": waiter.client,
-                "age_ms": waiter.age_ms,
-            })
-        })
-        .collect();
-    json!({
+    let of_info = |name: &str| key.info.get(name).cloned();
+    let first = |list, names: &[&str]| -> Vec<Json> {
+        let chosen = |row: &Info| {
+            let fields = names.iter().filter_map(|name| row.get_key_value(*name));
+            let fields = fields.map(|(name, value)| (name.clone(), value.clone()));
+            Json::Object(fields.collect())
+        };
+        rows(&key.info, list).map(chosen).collect()
+    };
+    let fields = json!({
         "server": key.server,
         "db": key.db,
-        "key": text(&key.key),
+        "key": null,
         "type": key.family,
-        "state": (!key.state.is_empty()).then_some(&key.state),
-        "limit": key.limit,
-        "paused_ms": key.paused_ms,
+        "state": of_info("state"),
+        "limit": of_info("limit"),
+        "paused_ms": of_info("paused_ms").unwrap_or_else(|| 0.into()),
         "waiters": key.waiters,
         "longest_wait_ms": key.longest_wait_ms,
-        "holders": key.holders,
-        "first_holders": holders,
-        "first_waiters": waiters,
-    })
+        "holders": of_info("holders").unwrap_or_else(|| 0.into()),
+        "first_holders": first("first_holders", &OF_HOLDER),
+        "first_waiters": first("first_waiters", &OF_WAITER),
+    });
+    with_key(fields, Some(&key.key))
 }
 
 fn rounded(rate: f64) -> f64 {

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
-use redis::{FromRedisValue, Value, from_redis_value_ref};
-
 use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
-use crate::family::FAMILIES;
+use crate::family::Family;
+use crate::info::{self, Info, rows};
 
 /// How many holders and waiters of a key to ask for.
 const FIRST: u32 = 3;
@@ -30,29 +29,15 @@ pub struct Key {
     pub family: String,
     pub waiters: u64,
     pub longest_wait_ms: u64,
-    /// Empty when the key was free again before it could be asked for, as are the lists.
-    pub state: String,
-    pub limit: Option<u64>,
-    pub paused_ms: u64,
-    pub holders: u64,
-    pub first_holders: Vec<Holder>,
-    pub first_waiters: Vec<Waiter>,
+    /// Empty when the key was free again before it could be asked for.
+    pub info: Info,
 }
 
-pub struct Holder {
-    pub fence: u64,
-    pub owner: Option<Vec<u8>>,
-    pub client: Option<u64>,
-    pub held_ms: u64,
-    pub lease_left_ms: u64,
-    /// Of a hold that has ended: for how long it still keeps its place taken.
-    pub resting_ms: Option<u64>,
-}
-
-pub struct Waiter {
-    pub owner: Option<Vec<u8>>,
-    pub client: Option<u64>,
-    pub age_ms: u64,
+impl Key {
+    /// Returns the first of those who hold it.
+    pub fn holder(&self) -> Option<&Info> {
+        rows(&self.info, "first_holders").next()
+    }
 }
 
 /// The numbers of INFO dsync by their names, of several servers added up; the longest wait is the longest of all.
@@ -88,10 +73,8 @@ impl Counters {
 
     /// Returns a counter of all four families together: `lapsed` is the sum of `dsync_lock_lapsed` and so on.
     pub fn of_families(&self, name: &str) -> u64 {
-        FAMILY_NAMES
-            .iter()
-            .map(|family| self.get(&format!("dsync_{family}_{name}")))
-            .sum()
+        let counters = Family::ALL.map(|family| self.get(&family.counter(name)));
+        counters.iter().sum()
     }
 
     /// Returns the growth since an earlier moment. A server that was started again meanwhile counts from zero.
@@ -120,9 +103,6 @@ impl Counters {
 }
 
 pub const LONGEST_WAIT: &str = "dsync_longest_wait_ms";
-
-/// The families as INFO dsync names them.
-pub const FAMILY_NAMES: [&str; 4] = ["lock", "sem", "wg", "once"];
 
 impl Sample {
     /// Asks all servers.
@@ -158,92 +138,38 @@ fn contended(node: &mut Node, count: u32) -> Result<Vec<Key>> {
     let rows: Vec<Row> = node.ask(redis::cmd("DSYNC.CONTENDED").arg("COUNT").arg(count))?;
     let mut keys = Vec::with_capacity(rows.len());
     for (db, key, family, waiters, longest_wait_ms) in rows {
-        let info = info(node, db, &key, &family, FIRST)?;
         keys.push(Key {
             server: node.name().to_owned(),
+            info: info(node, db, &key, &family, FIRST)?.unwrap_or_default(),
             db,
+            key,
             family,
             waiters,
             longest_wait_ms,
-            state: field(&info, "state").unwrap_or_default(),
-            limit: field(&info, "limit"),
-            paused_ms: field(&info, "paused-ms").unwrap_or_default(),
-            holders: field(&info, "holders").unwrap_or_default(),
-            first_holders: rows_of(&info, "first-holders").iter().map(holder).collect(),
-            first_waiters: rows_of(&info, "first-waiters").iter().map(waiter).collect(),
-            key,
         });
     }
     Ok(keys)
 }
 
 /// Asks for INFO of one key. A key that has another type by now, or that an ACL hides, has none; the list goes on.
-pub fn info(node: &mut Node, db: i64, key: &[u8], family: &str, count: u32) -> Result<Value> {
-    let Some((_, prefix)) = FAMILIES.iter().find(|known| known.0 == family) else {
-        return Ok(Value::Nil);
+pub fn info(
+    node: &mut Node,
+    db: i64,
+    key: &[u8],
+    family: &str,
+    count: u32,
+) -> Result<Option<Info>> {
+    let Some(family) = Family::named(family) else {
+        return Ok(None);
     };
     node.select(db)?;
-    let command = format!("{prefix}.INFO");
-    let reply = redis::cmd(&command)
-        .arg(key)
-        .arg("COUNT")
-        .arg(count)
-        .query(&mut node.connection);
-    match reply {
+    let mut command = family.command("INFO", key);
+    match command.arg("COUNT").arg(count).query(&mut node.connection) {
+        Ok(reply) => Ok(info::of_reply(node.name(), db, key, &reply)),
         Err(error) if matches!(error.code(), Some("WRONGTYPE" | "NOPERM" | "MOVED" | "ASK")) => {
-            Ok(Value::Nil)
+            Ok(None)
         }
-        other => other.map_err(|error| Failure::of_server(&node.peer, &error)),
-    }
-}
-
-fn holder(row: &Value) -> Holder {
-    Holder {
-        fence: field(row, "fence").unwrap_or_default(),
-        owner: field(row, "owner"),
-        client: field(row, "client"),
-        held_ms: field(row, "held-ms").unwrap_or_default(),
-        lease_left_ms: field(row, "lease-left-ms").unwrap_or_default(),
-        resting_ms: field(row, "resting-ms"),
-    }
-}
-
-fn waiter(row: &Value) -> Waiter {
-    Waiter {
-        owner: field(row, "owner"),
-        client: field(row, "client"),
-        age_ms: field(row, "age-ms").unwrap_or_default(),
-    }
-}
-
-fn rows_of(map: &Value, name: &str) -> Vec<Value> {
-    match find(map, name) {
-        Some(Value::Array(rows)) => rows.clone(),
-        _ => Vec::new(),
-    }
-}
-
-/// Reads a field of a reply of names and values. `None` where it is missing or null.
-fn field<T: FromRedisValue>(map: &Value, name: &str) -> Option<T> {
-    match find(map, name)? {
-        Value::Nil => None,
-        value => from_redis_value_ref(value).ok(),
-    }
-}
-
-fn find<'a>(map: &'a Value, wanted: &str) -> Option<&'a Value> {
-    let is_wanted =
-        |name: &Value| from_redis_value_ref::<String>(name).is_ok_and(|name| name == wanted);
-    match map {
-        Value::Map(pairs) => pairs
-            .iter()
-            .find(|pair| is_wanted(&pair.0))
-            .map(|pair| &pair.1),
-        Value::Array(items) => items
-            .chunks_exact(2)
-            .find(|pair| is_wanted(&pair[0]))
-            .map(|pair| &pair[1]),
-        _ => None,
+        Err(error) => Err(Failure::of_server(&node.peer, &error)),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::sample::Key;
 use crate::duration::short_ms;
+use crate::info::{Info, number, rows, text};
 use crate::paint::Tone;
-use crate::text::{Side, Table, or_dash, printable};
+use crate::text::{Side, Table, name, or_dash};
 
 /// Returns the table of these keys; it names servers if there are several.
 pub fn table(keys: &[&Key], has_servers: bool) -> Table {
@@ -14,13 +15,9 @@ pub fn table(keys: &[&Key], has_servers: bool) -> Table {
         ("TYPE", Side::Left),
         ("STATE", Side::Left),
         ("WAITERS", Side::Right),
-    ]);
-    headings.extend([
         ("LONGEST", Side::Right),
         ("HOLDER", Side::Left),
         ("FENCE", Side::Right),
-    ]);
-    headings.extend([
         ("HELD", Side::Right),
         ("LEASE LEFT", Side::Right),
         ("NEXT", Side::Left),
@@ -28,7 +25,7 @@ pub fn table(keys: &[&Key], has_servers: bool) -> Table {
     headings.extend(has_servers.then_some(("SERVER", Side::Left)));
     let mut table = Table::new(&headings);
     for key in keys {
-        let mut row = vec![printable(&key.key)];
+        let mut row = vec![name(&key.key)];
         row.extend(has_databases.then(|| key.db.to_string()));
         row.extend([
             key.family.clone(),
@@ -36,32 +33,29 @@ pub fn table(keys: &[&Key], has_servers: bool) -> Table {
             key.waiters.to_string(),
             short_ms(key.longest_wait_ms),
         ]);
-        match key.first_holders.first() {
+        match key.holder() {
             None => row.extend(["-", "-", "-", "-"].map(String::from)),
             Some(holder) => {
-                let others = key.holders.saturating_sub(1);
-                let owner = or_dash(holder.owner.as_deref());
+                let of_holder = |name| number(holder, name).unwrap_or_default();
+                let others = holders(key).saturating_sub(1);
                 row.push(if others > 0 {
-                    format!("{owner} +{others}")
+                    format!("{} +{others}", owner(holder))
                 } else {
-                    owner
+                    owner(holder)
                 });
-                row.push(holder.fence.to_string());
-                row.push(short_ms(holder.held_ms));
-                row.push(match holder.resting_ms {
-                    None => short_ms(holder.lease_left_ms),
+                row.push(of_holder("fence").to_string());
+                row.push(short_ms(of_holder("held_ms")));
+                row.push(match number(holder, "resting_ms") {
+                    None => short_ms(of_holder("lease_left_ms")),
                     Some(ms) => format!("rests {}", short_ms(ms)),
                 });
             }
         }
-        row.push(
-            key.first_waiters
-                .first()
-                .map_or("-".into(), |waiter| or_dash(waiter.owner.as_deref())),
-        );
+        let next = rows(&key.info, "first_waiters").next();
+        row.push(next.map_or("-".into(), owner));
         row.extend(has_servers.then(|| key.server.clone()));
-        let tone = match key.state.as_str() {
-            "paused" => Tone::Warning,
+        let tone = match text(&key.info, "state") {
+            Some("paused") => Tone::Warning,
             _ => Tone::Plain,
         };
         table.row(tone, row);
@@ -69,11 +63,21 @@ pub fn table(keys: &[&Key], has_servers: bool) -> Table {
     table
 }
 
+fn holders(key: &Key) -> u64 {
+    number(&key.info, "holders").unwrap_or_default()
+}
+
+/// Returns the owner of a holder or of a waiter.
+fn owner(row: &Info) -> String {
+    or_dash(text(row, "owner").map(str::as_bytes))
+}
+
 fn state(key: &Key) -> String {
-    match (key.state.as_str(), key.limit) {
-        ("", _) => "-".into(),
-        ("paused", _) if key.paused_ms > 0 => format!("paused {}", short_ms(key.paused_ms)),
-        (state, Some(limit)) => format!("{state} {}/{limit}", key.holders),
-        (state, None) => state.to_owned(),
+    let paused_ms = number(&key.info, "paused_ms").unwrap_or_default();
+    match (text(&key.info, "state"), number(&key.info, "limit")) {
+        (None, _) => "-".into(),
+        (Some("paused"), _) if paused_ms > 0 => format!("paused {}", short_ms(paused_ms)),
+        (Some(state), Some(limit)) => format!("{state} {}/{limit}", holders(key)),
+        (Some(state), None) => state.to_owned(),
     }
 }

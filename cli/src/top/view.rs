@@ -3,16 +3,15 @@
 use std::cmp::Reverse;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use serde_json::{Map, Value as Json};
 
 use super::report::Report;
 use super::sample::{Key, Sample};
 use super::table::table;
 use crate::glob::Pattern;
 use crate::holds::Place;
-use crate::info;
+use crate::info::{self, Info, number, rows, text};
 use crate::paint::Tone;
-use crate::text::printable;
+use crate::text::{or_dash, printable, quoted};
 
 const OF_THE_LIST: &str = "↑ ↓ choose   Enter look into   s sort   / filter   q end";
 
@@ -45,7 +44,7 @@ impl Order {
     }
 
     fn sort(self, keys: &mut [&Key]) {
-        let held = |key: &Key| key.first_holders.first().map(|holder| holder.held_ms);
+        let held = |key: &Key| number(key.holder()?, "held_ms");
         match self {
             Order::LongestWait => keys.sort_by_key(|key| Reverse(key.longest_wait_ms)),
             Order::Waiters => keys.sort_by_key(|key| Reverse(key.waiters)),
@@ -116,7 +115,7 @@ pub struct View {
     /// The key under the cursor, and its row, which counts when the key is no longer there.
     cursor: (Option<Chosen>, usize),
     /// What the INFO of the key says that is looked into.
-    pub info: Option<Map<String, Json>>,
+    pub info: Option<Info>,
     /// What came of the last wish.
     pub notice: String,
 }
@@ -242,8 +241,8 @@ impl View {
         // What has nothing of a pattern may stand anywhere in a name.
         let is_pattern = self.filter.contains(['*', '?', '[', '\\']);
         let pattern = match is_pattern {
-            true => Pattern::new(&self.filter),
-            false => Pattern::new(&format!("*{}*", self.filter)),
+            true => Pattern::new(self.filter.as_bytes()),
+            false => Pattern::new(format!("*{}*", self.filter).as_bytes()),
         };
         let fits = |key: &&Key| pattern.fits(&key.key);
         let mut keys: Vec<&Key> = now.keys.iter().filter(fits).collect();
@@ -253,17 +252,13 @@ impl View {
 
     /// Returns the fence and the owner of the holds of the key that is looked into.
     fn holds(&self) -> Vec<(u64, String)> {
-        let rows = self
-            .info
-            .as_ref()
-            .and_then(|info| info.get("first_holders"));
-        let rows = rows.and_then(Json::as_array).map(Vec::as_slice);
-        let hold = |row: &Json| {
-            let fence = row.get("fence")?.as_u64()?;
-            let owner = row.get("owner").and_then(Json::as_str).unwrap_or("-");
-            Some((fence, printable(owner.as_bytes())))
+        let info = self.info.iter();
+        let rows = info.flat_map(|info| rows(info, "first_holders"));
+        let hold = |row| {
+            let owner = or_dash(text(row, "owner").map(str::as_bytes));
+            Some((number(row, "fence")?, owner))
         };
-        rows.unwrap_or_default().iter().filter_map(hold).collect()
+        rows.filter_map(hold).collect()
     }
 
     /// Returns the picture, of at most so many lines.
@@ -282,10 +277,10 @@ impl View {
             }
             (Mode::Key(chosen, _) | Mode::Question(chosen, ..), Told::Samples { .. }) => {
                 match &self.info {
-                    Some(info) => info::lines(info),
+                    Some(info) => info::lines(&chosen.place.key, info),
                     None => {
-                        let name = printable(&chosen.place.key);
-                        vec![(Tone::Plain, format!("there is no key '{name}' now"))]
+                        let name = quoted(&chosen.place.key);
+                        vec![(Tone::Plain, format!("there is no key {name} now"))]
                     }
                 }
             }

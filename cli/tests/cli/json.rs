@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
+use dsync_testkit::call;
 use serde_json::Value;
 
 use crate::support::{Process, Server, ToolFor};
@@ -35,6 +36,7 @@ fn names(value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn fields_for_programs_are_those_of_the_page() {
     let server = Server::start();
+    call!(server.connect(), "DLOCK.ACQUIRE", b"a\xff");
     server.ask("DSEM.ACQUIRE api LIMIT 2 TOKEN a INDEX OWNER web-1 LANE t1 MINHOLD 60000");
     server.ask("DSEM.RELEASE api a");
     server.ask("DSEM.ACQUIRE api TOKEN b INDEX OWNER web-1 LANE t1");

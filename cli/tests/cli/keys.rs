@@ -3,9 +3,11 @@
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::support::{Folder, Process, Proxy, Server, ToolFor, dsync, until};
+use dsync_testkit::call;
+
+use crate::support::{Folder, Process, Proxy, Server, Tool, ToolFor, dsync, until};
 
 #[test]
 fn info_shows_who_holds_and_who_waits_whatever_the_type() {
@@ -238,6 +240,62 @@ fn requests_are_repeated_for_the_time_that_is_given() {
     assert!(told.contains("has not answered for 2.0s"), "{told}");
     server.cont();
     assert_eq!(done.status(), 0);
+}
+
+#[test]
+fn key_that_is_no_text_is_shown_as_a_shell_takes_it_back() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for key in [b"a\xff", b"a\xfe"] {
+        call!(client, "DLOCK.ACQUIRE", key, "EX", 600, "TOKEN", key);
+        call!(
+            client,
+            "DLOCK.ACQUIRE",
+            key,
+            "TOKEN",
+            "next",
+            "QUEUE",
+            50_000
+        );
+    }
+    let url = server.url();
+    let shell = |words: &str| {
+        let script = format!("'{}' {words}", env!("CARGO_BIN_EXE_dsync"));
+        let mut bash = Tool(Command::new("bash"));
+        bash.0.args(["-c", &script]).env("REDIS_URL", &url);
+        bash
+    };
+    for shown in [
+        shell("ls").stdout(),
+        shell("top --once --interval 100ms").stdout(),
+    ] {
+        for key in ["\n$'a\\xff'  ", "\n$'a\\xfe'  "] {
+            assert!(shown.contains(key), "{shown}");
+        }
+    }
+    for (words, shown) in [
+        ("ls --json $'*\\xff'", "\"key_hex\":\"61ff\""),
+        ("top --once --json --interval 100ms", "\"key_hex\":\"61ff\""),
+        ("info $'a\\xff'", "lock $'a\\xff' of "),
+        ("info --json $'a\\xff'", "\"key_hex\":\"61ff\""),
+        ("pause $'a\\xff' 1m", "paused lock $'a\\xff' for "),
+        ("resume $'a\\xff'", "lock $'a\\xff' goes on"),
+        (
+            "revoke $'a\\xff' $('DSYNC' ls $'a\\xff' | awk 'NR == 2 { print $5 }')",
+            "revoked $'a\\xff' ",
+        ),
+        ("log", " key=$'a\\xff' "),
+        ("log --json", "\"key_hex\":\"61ff\""),
+    ] {
+        let words = words.replace("DSYNC", env!("CARGO_BIN_EXE_dsync"));
+        let told = shell(&words).stdout();
+        assert!(told.contains(shown), "{words}: {told}");
+    }
+    for words in ["run --lock $'a\\xff' true", "once get $'a\\xff'"] {
+        let (status, _, stderr) = shell(words).output();
+        assert_eq!(status, 64, "{words}");
+        assert!(stderr.contains("$'a\\xff' is no UTF-8"), "{stderr}");
+    }
 }
 
 #[test]

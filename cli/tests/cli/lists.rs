@@ -43,7 +43,7 @@ fn names_of_others_do_not_control_the_terminal() {
     server.ask("DLOCK.ACQUIRE \x1b[2Jkey TOKEN a");
     let table = server.dsync(&["ls"]).stdout();
     assert!(
-        table.contains("\\u{1b}[2Jkey") && !table.contains('\x1b'),
+        table.contains("$'\\x1b[2Jkey'") && !table.contains('\x1b'),
         "{table}"
     );
     server.ask("DEL \x1b[2Jkey");
@@ -61,7 +61,7 @@ fn names_of_others_do_not_control_the_terminal() {
         "{top}"
     );
     let log = server.dsync(&["log"]).stdout();
-    assert!(log.contains("\\u{1b}[2Jkey"), "{log}");
+    assert!(log.contains(" key=$'\\x1b[2Jkey' "), "{log}");
     let busy = server
         .dsync(&[
             "run",
@@ -88,7 +88,8 @@ fn names_of_others_do_not_control_the_terminal() {
     let (status, _, stderr) = server.dsync(&arguments).output();
     assert_eq!(status, 75);
     assert!(
-        stderr.contains("'\\u{1b}[2Jother\\u{202e}'") && stderr.contains("x\\u{feff}y"),
+        stderr.contains("lock $'\\x1b[2Jother\\xe2\\x80\\xae' is busy")
+            && stderr.contains("x\\u{feff}y"),
         "{stderr}"
     );
     let revoked = server

@@ -103,7 +103,8 @@ fn control_characters_of_a_key_are_escaped() {
     let (status, _, stderr) = server.dsync(&arguments).output();
     assert_eq!(status, 75);
     assert!(
-        !stderr.contains('\x1b') && stderr.contains("lock '\\u{1b}[2J'"),
+        !stderr.contains('\x1b')
+            && stderr.contains("lock $'\\x1b[2J' is busy: held by \\u{1b}[2J "),
         "{stderr}"
     );
 }
