@@ -98,15 +98,17 @@ impl Servers {
         const MOST_REDIRECTS: u32 = 5;
         for _ in 0..MOST_REDIRECTS {
             let reply = command.query(&mut node.connection);
-            match (&self.place, &reply) {
-                (Place::Cluster(_), Err(error)) if error.code() == Some("MOVED") => {
-                    let endpoint = error.redirect_node().and_then(|to| Endpoint::read(to.0));
-                    match endpoint {
-                        Some(endpoint) => *node = self.connect(&endpoint.beside(&node.address))?,
-                        None => return Ok(reply),
-                    }
-                }
-                _ => return Ok(reply),
+            let redirect = match (&self.place, &reply) {
+                (Place::Cluster(_), Err(error)) => error.redirect_node(),
+                _ => None,
+            };
+            let Some(endpoint) = redirect.and_then(|to| Endpoint::read(to.0)) else {
+                return Ok(reply);
+            };
+            let is_moving = reply.is_err_and(|error| error.code() == Some("ASK"));
+            *node = self.connect(&endpoint.beside(&node.address))?;
+            if is_moving {
+                node.ask::<()>(&redis::cmd("ASKING"))?;
             }
         }
         let message = format!("{}: the nodes do not agree about the key's slot", node.peer);

@@ -372,4 +372,16 @@ fn all_primaries_of_a_cluster_are_asked() {
         .output();
     assert_eq!(status, 76);
     assert!(stderr.contains("--cluster"), "{stderr}");
+    // While a slot moves, what its node does not have is at the next one.
+    for (at, to, how) in [(0, 1, "IMPORTING"), (1, 0, "MIGRATING")] {
+        let other = nodes[to].ask("CLUSTER MYID").as_str().to_owned();
+        nodes[at].ask(format!("CLUSTER SETSLOT 15495 {how} {other}"));
+    }
+    let pause = ["pause", "a", "1m", "--type", "lock"];
+    assert!(tool(&pause).stdout().starts_with("paused lock 'a'"));
+    assert!(
+        tool(&["resume", "a"])
+            .stdout()
+            .starts_with("lock 'a' goes on")
+    );
 }
