@@ -101,8 +101,7 @@ fn watch(
     let screen = Screen::enter()?;
     let mut nodes = Some(nodes);
     let mut view = View::new();
-    let mut told = Told::Measuring;
-    let mut last = Some(first);
+    let mut told = Told::Measuring(first);
     let mut next_look = Instant::now() + options.interval;
     loop {
         screen.draw(out, &view.lines(&told, screen.height()))?;
@@ -112,16 +111,9 @@ fn watch(
             None => {
                 next_look = Instant::now() + options.interval;
                 let looked = look(servers, &mut nodes, options.count);
-                told = match (looked, std::mem::replace(&mut told, Told::Measuring)) {
-                    (Ok(now), Told::Samples { now: before, .. }) => Told::Samples { before, now },
-                    (Ok(now), _) => match last.take() {
-                        Some(before) => Told::Samples { before, now },
-                        None => {
-                            last = Some(now);
-                            Told::Measuring
-                        }
-                    },
-                    (Err(failure), _) => {
+                told = match looked {
+                    Ok(now) => told.followed_by(now),
+                    Err(failure) => {
                         // Connect anew: after a failover the primary is elsewhere.
                         nodes = None;
                         Told::Failed(failure.to_string())
@@ -139,7 +131,8 @@ fn watch(
                     revoke(node, &chosen.place, &chosen.family, fence)
                 }) {
                     Ok(Some(true)) => format!("revoked {fence}"),
-                    Ok(_) => format!("{fence} had ended before"),
+                    Ok(Some(false)) => format!("{fence} had ended before"),
+                    Ok(None) => "nothing was revoked: its server does not answer".into(),
                     Err(failure) => failure.first_line().to_owned(),
                 };
             }

@@ -44,7 +44,7 @@ impl Report<'_> {
     pub fn of<'a>(before: &Sample, now: &'a Sample) -> Report<'a> {
         Report {
             now,
-            growth: now.counters().since(before.counters()),
+            growth: now.counters.since(&before.counters),
             elapsed: now
                 .taken
                 .saturating_duration_since(before.taken)
@@ -78,7 +78,7 @@ impl Report<'_> {
     }
 
     pub fn json(&self) -> Json {
-        let counters = self.now.counters();
+        let counters = &self.now.counters;
         let by_family = |what: &str| {
             let mut object = serde_json::Map::new();
             object.insert(
@@ -117,7 +117,7 @@ impl Report<'_> {
 
     /// Returns the lines about all keys together.
     pub fn lines(&self) -> Vec<(Tone, String)> {
-        let counters = self.now.counters();
+        let counters = &self.now.counters;
         let time = humantime::format_rfc3339_seconds(self.now.time);
         let servers = match self.now.servers.as_slice() {
             [one] => printable(one.as_bytes()),

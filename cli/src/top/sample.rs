@@ -16,7 +16,7 @@ pub struct Sample {
     pub taken: Instant,
     pub time: SystemTime,
     pub servers: Vec<String>,
-    counters: Counters,
+    pub counters: Counters,
     /// The longest wait first.
     pub keys: Vec<Key>,
 }
@@ -126,10 +126,6 @@ impl Sample {
             counters,
             keys,
         })
-    }
-
-    pub fn counters(&self) -> &Counters {
-        &self.counters
     }
 }
 

@@ -87,13 +87,24 @@ enum Mode {
 
 /// What the servers have told.
 pub enum Told {
-    /// Nothing yet that rates could be counted from.
-    Measuring,
+    /// Nothing yet that rates could be counted from, but where to count from.
+    Measuring(Sample),
     Samples {
         before: Sample,
         now: Sample,
     },
     Failed(String),
+}
+
+impl Told {
+    pub fn followed_by(self, now: Sample) -> Told {
+        match self {
+            Told::Measuring(before) | Told::Samples { now: before, .. } => {
+                Told::Samples { before, now }
+            }
+            Told::Failed(_) => Told::Measuring(now),
+        }
+    }
 }
 
 /// What a key of the keyboard asks for.
@@ -270,7 +281,7 @@ impl View {
                 lines.extend(failure.lines().map(|line| (Tone::Plain, line.to_owned())));
                 lines
             }
-            (_, Told::Measuring) => vec![(Tone::Plain, "dsync top: measuring …".to_owned())],
+            (_, Told::Measuring(_)) => vec![(Tone::Plain, "dsync top: measuring …".to_owned())],
             (Mode::List | Mode::Filter(_), Told::Samples { before, now }) => {
                 let head = Report::of(before, now).lines();
                 self.list(told, head, now.servers.len() > 1, height)

@@ -284,6 +284,25 @@ fn top_looks_into_a_key_and_revokes_after_a_question() {
 }
 
 #[test]
+fn top_tells_that_a_server_that_is_lost_revoked_nothing() {
+    let mut server = Server::start();
+    server.ask("DLOCK.ACQUIRE k PX 60000 OWNER web-1");
+    server.ask("DLOCK.ACQUIRE k TOKEN next OWNER web-2 QUEUE 60000");
+    let mut screen = Screen::of(&server, &["top", "--interval", "100ms"]);
+    screen.until_shows("web-2");
+    screen.press("\r");
+    screen.until_shows("of web-1   ↑ ↓ another");
+    screen.press("r");
+    screen.until_shows("of web-1? [y/N]");
+    server.kill9();
+    screen.until_shows("no answer; trying again");
+    screen.press("y");
+    screen.until_shows("nothing was revoked: its server does not answer");
+    screen.press("\x03");
+    assert_eq!(screen.process.status(), 0);
+}
+
+#[test]
 fn terminal_has_colours_unless_no_color_forbids_them() {
     let server = Server::start();
     server.ask("DLOCK.ACQUIRE a PX 60000 OWNER web-1");
