@@ -93,6 +93,10 @@ fn explain(peer: &Peer, error: &RedisError) -> Failure {
             plain(error),
             "The server lives, but takes no writes now.",
         ),
+        // Asked again, it would be answered as one that is finished.
+        Some("UNBLOCKED") if detail.starts_with("the group was removed") => {
+            Failure::new(Status::Refused, format!("{peer}: {detail}"))
+        }
         // The server lives, but does not serve now: trying later may help.
         Some("LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY" | "UNBLOCKED") => {
             Failure::new(Status::Unreachable, format!("{peer}: {}", plain(error)))

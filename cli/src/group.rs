@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use dsync_client::Client;
 use serde_json::json;
 
 use crate::args::Group;
@@ -21,9 +22,9 @@ pub fn run(servers: &Servers, asked: &Group, out: &mut impl Write) -> Result<()>
             retry,
             json,
         } => {
-            let group = servers.patient(retry.retry_for)?.group(key);
-            let jobs = *jobs;
-            let owed = servers.ask(&name(key), retry.retry_for, move || group.expect(jobs))?;
+            let (group, jobs) = (key.clone(), *jobs);
+            let expect = move |client: Client| client.group(group).expect(jobs);
+            let owed = servers.ask(&name(key), retry.retry_for, expect)?;
             let told = json!({ "key": key, "owed": owed });
             Ok(print(out, *json, &told, &owed.to_string())?)
         }

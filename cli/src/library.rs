@@ -12,7 +12,7 @@ use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
 use crate::race;
 use crate::servers::{Place, Sentinels, Servers};
-use crate::text::{counted, printable};
+use crate::text::{counted, printable, say};
 
 /// After so long without an answer the user is told why the tool has not ended.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -24,21 +24,22 @@ impl Servers {
         Ok(client.with_patience(retry_for))
     }
 
-    /// Waits for what the client library repeats, for so long at most.
+    /// Waits for the answer to a request that such a client repeats.
     pub fn ask<T: Send + 'static>(
         &self,
         name: &str,
         retry_for: Duration,
-        request: impl FnOnce() -> dsync_client::Result<T> + Send + 'static,
+        request: impl FnOnce(Client) -> dsync_client::Result<T> + Send + 'static,
     ) -> Result<T> {
+        let client = self.patient(retry_for)?;
         let tell = || {
             let (server, silence) = (self.name(), short(SILENCE));
             let time = short(retry_for);
-            eprintln!(
-                "dsync: {server} has not answered for {silence}; asking again for {time} in all"
-            );
+            say(&format!(
+                "{server} has not answered for {silence}; asking again for {time} in all"
+            ));
         };
-        let answer = race::watched(SILENCE, tell, request)?;
+        let answer = race::watched(SILENCE, tell, move || request(client))?;
         answer.map_err(|error| self.failure(name, &error))
     }
 
@@ -87,12 +88,7 @@ impl Servers {
         let infos = infos.collect::<RedisResult<Vec<_>>>()?;
         let mut builder = ClusterClientBuilder::new(infos).retries(1);
         builder = builder.connection_timeout(self.timeout);
-        if let ConnectionAddr::TcpTls { insecure, .. } = &nodes[0] {
-            let mode = if *insecure {
-                TlsMode::Insecure
-            } else {
-                TlsMode::Secure
-            };
+        if let Some(mode) = tls_mode(nodes) {
             builder = builder.tls(mode).certs(self.certificates.clone());
         }
         Ok(builder.build()?.into())
@@ -119,12 +115,7 @@ impl Servers {
         if let Some(password) = login.password() {
             builder = builder.set_client_to_sentinel_password(password);
         }
-        if let Some(ConnectionAddr::TcpTls { insecure, .. }) = addresses.first() {
-            let mode = if *insecure {
-                TlsMode::Insecure
-            } else {
-                TlsMode::Secure
-            };
+        if let Some(mode) = tls_mode(addresses) {
             builder = builder
                 .set_client_to_redis_tls_mode(mode)
                 .set_client_to_sentinel_tls_mode(mode)
@@ -132,5 +123,14 @@ impl Servers {
                 .set_client_to_sentinel_certificates(self.certificates.clone());
         }
         builder.build()
+    }
+}
+
+/// Returns how the certificates of these servers are checked, which have TLS in common.
+fn tls_mode(addresses: &[ConnectionAddr]) -> Option<TlsMode> {
+    match addresses.first()? {
+        ConnectionAddr::TcpTls { insecure: true, .. } => Some(TlsMode::Insecure),
+        ConnectionAddr::TcpTls { .. } => Some(TlsMode::Secure),
+        _ => None,
     }
 }

@@ -28,7 +28,7 @@ mod servers;
 mod text;
 mod top;
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,6 +38,7 @@ use clap::{CommandFactory, FromArgMatches};
 use args::{Cli, Command};
 use failure::{Failure, Result, Status};
 use servers::Servers;
+use text::say;
 
 /// What the command line asks for.
 enum Task {
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
     match done {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            eprintln!("dsync: {failure}");
+            say(&failure.message);
             ExitCode::from(failure.status as u8)
         }
     }
@@ -126,7 +127,7 @@ fn carry_out(cli: &Cli) -> Result<u8> {
     let servers = || -> Result<Servers> {
         let servers = Servers::of(&cli.server)?;
         if let Some(warning) = password::warning(&cli.server).filter(|_| !is_quiet) {
-            eprintln!("dsync: {warning}");
+            say(warning);
         }
         Ok(servers)
     };
@@ -144,7 +145,8 @@ fn carry_out(cli: &Cli) -> Result<u8> {
         Command::Top(options) => top::run(&servers()?, options, &mut out),
         Command::Completions { shell } => generate::completions(*shell, &mut out),
     };
-    match done {
+    // A result without an end of the line is not written before this.
+    match done.and_then(|()| Ok(out.flush()?)) {
         // Whoever read the output has seen enough, as `dsync ls | head` has.
         Err(Failure {
             status: Status::ReaderGone,

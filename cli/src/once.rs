@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use dsync_client::{Once as Work, Outcome};
+use dsync_client::{Client, Once as Work, Outcome};
 use serde_json::json;
 
 use crate::args::{Attempt, Once};
@@ -73,8 +73,8 @@ fn get(
     out: &mut impl Write,
 ) -> Result<()> {
     let name = quoted(key.as_bytes());
-    let work = servers.patient(retry_for)?.once(key);
-    match servers.ask(&name, retry_for, move || work.result())? {
+    let work = key.to_owned();
+    match servers.ask(&name, retry_for, |client| client.once(work).result())? {
         Outcome::Done { result, attempt } if json => {
             let result = result.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             let told = json!({ "key": key, "state": "done", "attempt": attempt, "result": result });
@@ -99,9 +99,9 @@ fn end(
     end: impl FnOnce(Work) -> dsync_client::Result<bool> + Send + 'static,
 ) -> Result<()> {
     let name = quoted(key.as_bytes());
-    let token = attempt.token()?;
-    let work = servers.patient(attempt.retry_for)?.once(key).token(token);
-    match servers.ask(&name, attempt.retry_for, move || end(work))? {
+    let (work, token) = (key.to_owned(), attempt.token()?);
+    let end = |client: Client| end(client.once(work).token(token));
+    match servers.ask(&name, attempt.retry_for, end)? {
         true => Ok(()),
         false => {
             let message =

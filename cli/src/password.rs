@@ -24,7 +24,7 @@ pub fn read(path: &Path) -> Result<String> {
         .map_err(|error| failed(error.to_string()))?;
     match text.lines().next() {
         Some(password) if !password.is_empty() => Ok(password.to_owned()),
-        _ => Err(failed("its first line has no password".into())),
+        _ => Err(failed("its first line is empty".into())),
     }
 }
 
@@ -34,7 +34,7 @@ pub fn check_mode(metadata: &Metadata) -> std::result::Result<(), String> {
     // A pipe (`<(pass show redis)`) has no path for others.
     if metadata.is_file() && mode & TOO_OPEN != 0 {
         return Err(format!(
-            "others may use this file of a password (its mode is {mode:o}); do `chmod 600` first"
+            "others may use this file, which has a secret (its mode is {mode:o}); do `chmod 600` first"
         ));
     }
     Ok(())

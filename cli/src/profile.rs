@@ -134,7 +134,11 @@ impl Profile {
             options.pass = self.pass;
             options.password_file = self.password_file;
         }
-        if options.sentinel_pass.is_none() && options.sentinel_password_file.is_none() {
+        let is_other =
+            options.sentinel_user.is_some() && options.sentinel_user != self.sentinel_user;
+        let has_password =
+            options.sentinel_pass.is_some() || options.sentinel_password_file.is_some();
+        if !is_other && !has_password {
             options.sentinel_pass = self.sentinel_pass;
             options.sentinel_password_file = self.sentinel_password_file;
         }
@@ -285,6 +289,13 @@ mod tests {
         let text = "url = 'redis://h'\nuser = 'a'\npass = 'of-a'";
         profile_of(text).unwrap().add_to(&mut options);
         assert_eq!((options.user.as_deref(), options.pass), (Some("b"), None));
+        let mut options = args::Server {
+            sentinel_user: Some("b".into()),
+            ..args::Server::default()
+        };
+        let text = "sentinel = 'h'\nmaster = 'm'\nsentinel-user = 'a'\nsentinel-pass = 'of-a'";
+        profile_of(text).unwrap().add_to(&mut options);
+        assert_eq!(options.sentinel_pass, None);
     }
 
     #[test]

@@ -59,11 +59,19 @@ fn all_of(
     if !options.yes {
         confirm(&nodes, &holds)?;
     }
+    let revoked = |ended| format!("revoked {ended} of {}", counted(holds.len() as u64, "hold"));
     let mut ended = 0;
     let mut missed = 0;
     for (nth, hold) in &holds {
         let is_ended = match &hold.place {
-            Some(place) => revoke(&mut nodes[*nth], place, &hold.family, hold.fence)?,
+            Some(place) => {
+                revoke(&mut nodes[*nth], place, &hold.family, hold.fence).map_err(|failure| {
+                    Failure::new(
+                        failure.status,
+                        format!("{failure}\n{} before that", revoked(ended)),
+                    )
+                })?
+            }
             None => false,
         };
         match is_ended {
@@ -72,8 +80,7 @@ fn all_of(
         }
     }
     let told = json!({ "revoked": ended, "missed": missed });
-    let text = format!("revoked {ended} of {}", counted(holds.len() as u64, "hold"));
-    print(out, options.json, &told, &text)?;
+    print(out, options.json, &told, &revoked(ended))?;
     if missed > 0 {
         let message = format!(
             "{missed} had ended, or their keys are being renamed: look again with `dsync ls`"

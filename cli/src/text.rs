@@ -121,6 +121,11 @@ fn is_deceptive(c: char) -> bool {
     c.is_control() || turns_direction || has_no_width
 }
 
+/// Says something on stderr. What that does not take is lost: there is nobody else to tell.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "dsync: {}", lines(text));
+}
+
 /// Returns how many of something there are: `1 hold`, `2 holds`.
 pub fn counted(number: u64, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };

@@ -16,7 +16,7 @@ use crate::args;
 use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
 use crate::servers::Servers;
-use crate::text::printable;
+use crate::text::say;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -218,10 +218,6 @@ fn find(servers: &Servers, sources: &mut Vec<Source>, newest_ms: u64) -> Result<
 /// Whether the server may answer again: it cannot be reached, or does not serve now.
 fn is_passing(failure: &Failure) -> bool {
     failure.status == Status::Unreachable
-}
-
-fn say(text: &str) {
-    eprintln!("dsync: {}", printable(text.as_bytes()));
 }
 
 /// Returns the rows that were not shown yet.

@@ -327,6 +327,18 @@ fn group_is_expected_and_waited_for() {
 }
 
 #[test]
+fn group_that_is_removed_is_not_taken_for_a_server_that_is_away() {
+    let server = Server::start();
+    server.ask("DWG.EXPECT batch 1");
+    let mut wait = server.dsync(&["group", "wait", "batch"]).start();
+    server.wait_for_waiters(1);
+    server.ask("DEL batch");
+    let (status, stderr) = wait.end();
+    assert_eq!(status, 76, "{stderr}");
+    assert!(stderr.contains("the group was removed"), "{stderr}");
+}
+
+#[test]
 fn ls_lists_what_fits() {
     let server = Server::start();
     server.ask("DLOCK.ACQUIRE job:1 EX 600");

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::support::{Server, ToolFor, until};
+use crate::support::{Server, ToolFor, dsync, until};
 
 fn json(text: &str) -> Json {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -139,6 +139,23 @@ fn revoke_ends_a_hold_of_any_family_by_its_fence() {
     let (status, _, stderr) = server.dsync(&["revoke", "plain", "1"]).output();
     assert_eq!(status, 1);
     assert!(stderr.contains("no key of dsync"), "{stderr}");
+}
+
+#[test]
+fn revoke_of_an_owner_tells_what_it_did_before_an_error() {
+    let server = Server::start();
+    server.ask("DLOCK.ACQUIRE a OWNER web");
+    server.ask("DSEM.ACQUIRE b LIMIT 1 OWNER web");
+    server.ask("ACL SETUSER half on nopass ~* +@all -dsem.revoke");
+    let url = format!("redis://half:any@127.0.0.1:{}", server.port());
+    let (status, _, stderr) = dsync(&url, &["revoke", "--owner", "web", "--yes"]).output();
+    assert_eq!(status, 76, "{stderr}");
+    let ended = 2 - server.info_number("dsync", "dsync_holds");
+    let told = format!("revoked {ended} of 2 holds before that");
+    assert!(
+        stderr.contains(&told) && stderr.contains("NOPERM"),
+        "{stderr}"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `dsync run` when nobody reads its stderr any more: a log collector that stands still, `less`, a terminal after
-//! Ctrl-S.
+//! When nobody reads what the tool says: a log collector that stands still, `less`, a terminal after Ctrl-S, a pipe that
+//! was closed, a full disk.
 
 use std::fs::File;
 use std::io::Write;
@@ -27,6 +27,30 @@ fn start(server: &Server, arguments: &[&str]) -> (File, Process) {
     let mut tool = server.dsync(arguments).0;
     tool.stdin(Stdio::null()).stderr(writing);
     (reading, Process(tool.spawn().unwrap()))
+}
+
+#[test]
+fn status_is_told_although_stderr_is_closed() {
+    let server = Server::start();
+    let mut tool = server.dsync(&["info", "nothing"]).0;
+    let (reading, writing) = nix::unistd::pipe().unwrap();
+    drop(reading);
+    tool.stdin(Stdio::null()).stderr(writing);
+    assert_eq!(Process(tool.spawn().unwrap()).status(), 1);
+}
+
+#[test]
+fn result_that_cannot_be_written_is_no_success() {
+    let server = Server::start();
+    server.ask("DONCE.BEGIN report TOKEN t");
+    server.ask("DONCE.DONE report t RESULT 42");
+    let mut tool = server.dsync(&["once", "get", "report"]).0;
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    tool.stdin(Stdio::null())
+        .stdout(full)
+        .stderr(Stdio::piped());
+    let (status, stderr) = Process(tool.spawn().unwrap()).end();
+    assert_eq!(status, 71, "{stderr}");
 }
 
 #[test]
