@@ -14,9 +14,9 @@ from rows import Cannot, first_holder, hold, is_, row, wait_for
 # A try is short: two seconds in all, whatever the server does, and its error names the server and the key.
 
 
-def try_is_short(lab: Lab, port: int) -> None:
+def try_is_short(lab: Lab, port: int, lease: int = 30_000) -> None:
     begun = time.monotonic()
-    answer = lab.driver.ask("acquire", family="lock", key="the:key", lease=30_000, wait=0, **{"as": "t"})
+    answer = lab.driver.ask("acquire", family="lock", key="the:key", lease=lease, wait=0, **{"as": "t"})
     took = time.monotonic() - begun
     assert answer["is"] in ("busy", "error"), answer
     assert took < 4, f"a try took {took:.1f} s"
@@ -42,6 +42,23 @@ def try_behind_a_cut_network_is_short(lab: Lab) -> None:
     is_(lab.driver.ask("acquire", family="lock", key="a", lease=30_000, wait=0, **{"as": "a"}), "held")
     proxy.cut()
     try_is_short(lab, proxy.port)
+
+
+@row("one")
+def try_whose_late_grant_is_not_renewed_is_short(lab: Lab) -> None:
+    """A grant is renewed, or asked for again, if its request was sent a tenth of its lease ago."""
+    proxy = lab.behind_a_proxy()
+    is_(lab.driver.ask("acquire", family="lock", key="a", lease=30_000, wait=0, **{"as": "a"}), "held")
+    proxy.sent.clear()
+    proxy.delay_answers(0.4)
+
+    def cut_answer_to_renewal() -> None:
+        eventually(lambda: proxy.sent.count(b"the:key") > 1, "the renewal of the grant")
+        proxy.cut_answers()
+
+    cut = lab.aside(cut_answer_to_renewal)
+    try_is_short(lab, proxy.port, lease=3_000)
+    cut.result(timeout=SOON)
 
 
 @row("one")

@@ -110,7 +110,7 @@ class _Asking:
                     self.may_be_known = False
                     return answer
                 if isinstance(answer, Granted):
-                    grant = await self._accept(answer, sent, confirm)
+                    grant = await self._accept(answer, sent)
                     if grant is not None:
                         return grant
                     has_place = False
@@ -133,33 +133,39 @@ class _Asking:
                 await talk.pause(pause)
 
     async def outcome_of_a_try(self) -> Outcome:
-        """Asks once; again only if no answer comes. Leaves time for the withdrawal."""
-        confirm = self._settings.confirm
-        over_at = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
-        patience = Patience(self.request.key, LONGEST_TRY, over_at)
+        """Asks once; again only if no answer comes, for half of its time. Leaves time for the withdrawal."""
+        heard_by = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
+        patience = Patience(self.request.key, LONGEST_TRY, heard_by - WITHDRAW_TRY_WITHIN)
         while True:
             sent = now()
             self.may_be_known = True
             try:
-                within = max(WITHDRAW_TRY_WITHIN, over_at - sent)
-                if confirm is not None:
-                    # Half of the time is for the server, the rest for its replicas.
-                    within, confirm = within / 2, confirm.at_most(within / 4)
-                answer = _protocol.answer(await self._talk.ask(self.request.words(), within, confirm))
+                answer = _protocol.answer(await self._ask(self.request.words(), heard_by))
                 if isinstance(answer, Granted):
-                    return await self._accept(answer, sent, confirm)
+                    return await self._accept(answer, sent, heard_by)
                 self.may_be_known = False
                 return answer if isinstance(answer, (Done, GivenUp)) else None
             except Exception as error:
                 await self._talk.pause(patience.pause_after(error))
 
-    async def _accept(self, granted: Granted, sent: float, confirm: Optional[Confirm]) -> Optional[Grant]:
+    async def _ask(self, words: Words, heard_by: Optional[float]) -> Any:
+        """Asks, and has the answer by then in a try; confirmed where that is wanted."""
+        confirm = self._settings.confirm
+        if heard_by is None:
+            return await self._talk.ask(words, confirm=confirm)
+        within = max(0.0, heard_by - now())
+        if confirm is None:
+            return await self._talk.ask(words, within)
+        # Half of the time is for the server, the rest for its replicas.
+        return await self._talk.ask(words, within / 2, confirm.at_most(within / 4))
+
+    async def _accept(self, granted: Granted, sent: float, heard_by: Optional[float] = None) -> Optional[Grant]:
         """Returns the grant, or ``None`` if the hold has ended already and a new request has to be made."""
         request = self.request
         # A grant that came by waiting can be as old as the request: renew it, unless that was sent a moment ago.
         if now() - sent > request.lease / 10:
             sent = now()
-            if not int(await self._talk.ask(request.renewal(request.lease), confirm=confirm)):
+            if not int(await self._ask(request.renewal(request.lease), heard_by)):
                 self.request = request.afresh()
                 self.may_be_known = False
                 return None
