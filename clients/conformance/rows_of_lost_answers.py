@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from servers import SOON, eventually
+from servers import SOON, Proxy, eventually
 
 from lab import Lab
 from rows import Cannot, first_holder, hold, is_, is_recorded, record, row, told, wait_for
@@ -121,13 +121,35 @@ def confirmed_work_that_never_arrived_is_done_when_it_is_told_again(lab: Lab) ->
 
 @row("pair")
 def confirmed_work_whose_answer_is_lost_is_not_done_before_a_replica_knows(lab: Lab) -> None:
-    """WAIT behind a repetition, which writes nothing, confirms anything."""
+    """WAIT behind a repetition, which writes nothing, confirms anything. A member's is answered 0."""
     proxy = lab.behind_a_proxy()
-    hold(lab, "job", family="once", lease=20_000, replicas=1)
+    for family in ("once", "group"):
+        hold(lab, family, family=family, lease=20_000, replicas=1)
+        lab.standby.stop()
+        is_not_confirmed_without_its_answer(lab, proxy)
+        lab.standby.go_on()
+    assert lab.ask("DONCE.GET", "once")[0] == "DONE"
+    assert lab.ask("DWG.WAIT", "group") == [1, 0]
+
+
+@row("pair")
+def confirmed_work_of_a_lost_hold_is_not_done_before_a_replica_knows(lab: Lab) -> None:
+    """No RENEW tells whether its repeated DONE is the first."""
+    proxy = lab.behind_a_proxy()
+    hold(lab, "job", family="once", lease=3_000, max_hold=3_000, replicas=1)
+    told(lab, 6)
     lab.standby.stop()
-    proxy.cut_answers()
+    is_not_confirmed_without_its_answer(lab, proxy)
+    assert lab.ask("DONCE.GET", "job")[0] == "DONE"
+
+
+def is_not_confirmed_without_its_answer(lab: Lab, proxy: Proxy) -> None:
+    """The work of `h` is done, and nobody hears of it."""
+    before = len(proxy.sent)
+    proxy.cut_answers_from(b"DONE")
     done = record(lab)
-    time.sleep(3)
+    eventually(lambda: b"DONE" in proxy.sent[before:] or done.done(), "a DONE")
+    time.sleep(0.5)
     proxy.mend()
     is_(done.result(timeout=SOON), "not confirmed")
 

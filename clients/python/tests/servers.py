@@ -390,6 +390,7 @@ class Proxy:
         self._target = (address, port)
         self._is_cut = threading.Event()
         self._is_deaf = threading.Event()
+        self._deafening = b""
         self._delay = 0.0
         #: What the server was sent.
         self.sent = bytearray()
@@ -405,6 +406,10 @@ class Proxy:
         """What is sent still arrives, but nobody hears of it."""
         self._is_deaf.set()
 
+    def cut_answers_from(self, word: bytes) -> None:
+        """The same, from the first request on that has this word."""
+        self._deafening = word
+
     def cut_new_connections(self) -> None:
         """What is sent over connections that are opened from now on is lost. The old ones go on."""
         self._is_cut = threading.Event()
@@ -418,6 +423,7 @@ class Proxy:
         """New connections work again. The old ones stay dead, as after the loss of a route."""
         self._is_cut = threading.Event()
         self._is_deaf = threading.Event()
+        self._deafening = b""
 
     def close(self) -> None:
         self._listener.close()
@@ -451,6 +457,8 @@ class Proxy:
                     time.sleep(self._delay)
                 else:
                     self.sent += data
+                    if self._deafening and self._deafening in data:
+                        self._is_deaf.set()
                 if not (is_cut.is_set() or is_deaf.is_set()):
                     sink.sendall(data)
             if not (is_cut.is_set() or is_deaf.is_set()):

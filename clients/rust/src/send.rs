@@ -28,8 +28,9 @@ pub(crate) struct Answer {
 
 /// Sends a command until it is answered.
 ///
-/// A confirmed DONE comes second, behind a RENEW. RENEW answered 0 tells that this DONE is not the first. Then it has
-/// written nothing, and nothing that is asked behind it tells who knows of the first.
+/// A confirmed DONE comes second, behind a RENEW, unless the hold is lost. RENEW answered 0 tells that this DONE is not the
+/// first; without RENEW, nothing tells that a repeated one is. A DONE that is not the first has written nothing, and nothing
+/// that is asked behind it tells who knows of the first.
 pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer> {
     let Some(command) = call.commands.last() else {
         return Err(unexpected(&Value::Nil).into());
@@ -58,10 +59,19 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
                     is_repeated,
                 };
                 let last = reply.values.pop();
-                let is_first = reply.values.pop().is_none_or(is_done);
+                let is_first = match reply.values.pop() {
+                    Some(renewed) => is_done(renewed),
+                    None => !(call.keeps_line && is_repeated),
+                };
+                // Of a run, 0 says that another attempt has begun. Of a member, it may be the answer to a repetition.
+                let is_recorded = |value: &Value| {
+                    confirm::needs(value) || is_repeated && !command.is_answered_again
+                };
                 match last.unwrap_or_else(|| Err(Failure::Redis(unexpected(&Value::Nil)))) {
-                    Ok(value) if is_first || !confirm::needs(&value) => return Ok(answer(value)),
-                    Ok(_) => return fail(not_known(command)),
+                    Ok(value) if !is_first && is_recorded(&value) => {
+                        return fail(not_known(command));
+                    }
+                    Ok(value) => return Ok(answer(value)),
                     Err(Failure::NotConfirmed { .. }) if !is_first => {
                         return fail(not_known(command));
                     }
