@@ -136,7 +136,8 @@ def confirmed_work_whose_answer_is_lost_is_not_done_before_a_replica_knows(lab: 
 def confirmed_work_of_a_lost_hold_is_not_done_before_a_replica_knows(lab: Lab) -> None:
     """No RENEW tells whether its repeated DONE is the first."""
     proxy = lab.behind_a_proxy()
-    hold(lab, "job", family="once", lease=3_000, max_hold=3_000, replicas=1)
+    if "process" in hold(lab, "job", family="once", lease=3_000, max_hold=3_000, replicas=1):
+        raise Cannot("it ends its work with the hold")
     told(lab, 6)
     lab.standby.stop()
     is_not_confirmed_without_its_answer(lab, proxy)

@@ -249,7 +249,7 @@ macro_rules! calls {
             ///
             /// Returns [`Error::HoldLost`](crate::Error::HoldLost) when the hold had ended before: others may have worked at
             /// the same time.
-            pub $($async)? fn release(self) -> Result<()> {
+            pub $($async)? fn release(mut self) -> Result<()> {
                 $run!(self.give_back())
             }
         }
@@ -266,8 +266,8 @@ macro_rules! calls {
 
             /// Ends the membership without counting it, as [`Hold::release`] ends a hold. A job that the group expects stays
             /// owed.
-            pub $($async)? fn release(self) -> Result<()> {
-                $run!(self.give_back())
+            pub $($async)? fn release(mut self) -> Result<()> {
+                $run!(self.0.give_back())
             }
         }
 
@@ -292,8 +292,8 @@ macro_rules! calls {
             }
 
             /// Hands the work back without counting the attempt: for a clean shutdown.
-            pub $($async)? fn release(self) -> Result<()> {
-                $run!(self.give_back())
+            pub $($async)? fn release(mut self) -> Result<()> {
+                $run!(self.0.give_back())
             }
         }
     };

@@ -109,14 +109,17 @@ impl<C: Half> Hold<C> {
         self.ensure_held()
     }
 
-    /// Releases the hold. A hold that is lost already is released by one attempt.
-    pub(crate) async fn give_back(mut self) -> Result<()> {
-        let patience = match self.loss() {
+    pub(crate) async fn give_back(&mut self) -> Result<()> {
+        let release = self.shared.request.verb("RELEASE");
+        self.settle(release, self.patience_of_release()).await
+    }
+
+    /// A hold that is lost already is released by one attempt.
+    fn patience_of_release(&self) -> Duration {
+        match self.loss() {
             None => self.patience(),
             Some(_) => Duration::ZERO,
-        };
-        let release = self.shared.request.verb("RELEASE");
-        self.settle(release, patience).await
+        }
     }
 
     fn patience(&self) -> Duration {
@@ -167,11 +170,11 @@ impl<C: Half> Hold<C> {
     }
 
     /// Ends a hold that is dropped.
-    fn conclude(&mut self, command: Command) {
+    fn conclude(&mut self, command: Command, patience: Duration) {
         if !self.is_settled && !self.shared.lease.is_of_the_parent() {
             self.is_settled = true;
             self.shared.lease.over();
-            self.shared.half.conclude(command, self.patience());
+            self.shared.half.conclude(command, patience);
         }
     }
 
@@ -187,10 +190,10 @@ impl<C: Half> Hold<C> {
 impl<C: Half> Drop for Hold<C> {
     /// Releases the hold by one attempt, of a task in the background. If the server does not answer it, a thread or a task
     /// repeats it for as long as [`release`](Hold::release) would; if the process or the runtime ends first, the lease ends
-    /// the hold.
+    /// the hold. A hold that is lost is released by one attempt in the background.
     fn drop(&mut self) {
         let release = self.shared.request.verb("RELEASE");
-        self.conclude(release);
+        self.conclude(release, self.patience_of_release());
     }
 }
 
@@ -217,10 +220,6 @@ pub struct Run<C: Half = Client>(pub(crate) Hold<C>);
 impl<C: Half> Member<C> {
     pub(crate) async fn finish(mut self) -> Result<()> {
         self.0.end(self.0.shared.request.done(None)).await
-    }
-
-    pub(crate) async fn give_back(self) -> Result<()> {
-        self.0.give_back().await
     }
 }
 
@@ -251,11 +250,6 @@ impl<C: Half> Run<C> {
             answer => answer,
         }
     }
-
-    /// Hands the work back; also when the run is lost, for as long as DONE would be said.
-    pub(crate) async fn give_back(mut self) -> Result<()> {
-        self.0.end(self.0.shared.request.verb("RELEASE")).await
-    }
 }
 
 impl<C: Half> Deref for Member<C> {
@@ -278,7 +272,7 @@ impl<C: Half> Drop for Run<C> {
     fn drop(&mut self) {
         if thread::panicking() {
             let [fail, _] = self.0.shared.request.fail(Some("the worker panicked"));
-            self.0.conclude(fail);
+            self.0.conclude(fail, self.0.patience());
         }
     }
 }

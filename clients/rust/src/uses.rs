@@ -157,7 +157,7 @@ pub(crate) async fn all_of<H: Half>(
 ) -> Result<Vec<Hold<H>>> {
     let mut holds = BTreeMap::new();
     if let Err(error) = hold_all(&claims, limit, &mut holds).await {
-        for hold in holds.into_values().rev() {
+        for mut hold in holds.into_values().rev() {
             // Its own error tells less than why another is not held.
             let _ = hold.give_back().await;
         }

@@ -165,10 +165,10 @@ impl Half for Client {
         what.await
     }
 
-    /// By one attempt of the caller; where the server does not answer, a thread goes on.
+    /// By one attempt of the caller; where the server does not answer, a thread goes on. It makes the only attempt, too.
     fn conclude(&self, command: Command, patience: Duration) {
         let call = Call::new(&command, self.settings.attempt());
-        if now(send(self, call)).is_err_and(|error| error.is_unreachable()) {
+        if patience.is_zero() || now(send(self, call)).is_err_and(|error| error.is_unreachable()) {
             let half = self.clone();
             self.in_background(async move {
                 let effort = half.settings.effort().with_patience(patience);

@@ -6,7 +6,7 @@ use dsync_client::aio::{Begun, Client, Run};
 use dsync_client::{Error, Loss};
 use tokio::time::sleep;
 
-use crate::support::{LONG, Proxy, SECOND, Server};
+use crate::support::{LONG, Proxy, SECOND, Server, eventually, releases_refused};
 
 fn begun(begun: Begun) -> Run {
     match begun {
@@ -108,4 +108,19 @@ async fn hold_of_an_aborted_task_is_released_also_by_a_server_that_was_away() {
     network.close_all();
     network.heal();
     lock.acquire_for(LONG).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_hold_that_is_dropped_is_released_once() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let lock = client.lock("jobs").lease(SECOND);
+    let hold = lock.acquire().await.unwrap();
+    // It answers READONLY from now on, which passes.
+    server.ask("REPLICAOF 127.0.0.1 1");
+    assert_eq!(hold.lost().await, Loss::Unanswered);
+    drop(hold);
+    eventually("a release", || releases_refused(&server) > 0);
+    sleep(SECOND).await;
+    assert_eq!(releases_refused(&server), 1);
 }

@@ -54,6 +54,15 @@ pub fn safe_server() -> Server {
     builder.config("appendfsync", "always").start()
 }
 
+/// How many times a server that cannot write has refused to release a lock.
+pub fn releases_refused(server: &Server) -> u64 {
+    let counts = server.find_info("commandstats", "cmdstat_DLOCK.RELEASE");
+    let counts = counts.unwrap_or_default();
+    let mut counts = counts.split(',');
+    let refused = counts.find_map(|count| count.strip_prefix("rejected_calls="));
+    refused.map_or(0, |count| count.parse().expect("a number"))
+}
+
 /// Waits until the BLOCK of the only client that waits is over, and the next one is on its way.
 pub fn wait_until_no_client_is_blocked(server: &Server) {
     let is_free = || server.info_number("clients", "blocked_clients") == 0;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dsync_client::{Begun, Client, Error, Loss, Run};
 
-use crate::support::{LONG, Proxy, SECOND, Server};
+use crate::support::{LONG, Proxy, SECOND, Server, eventually, releases_refused};
 
 fn begun(begun: Begun) -> Run {
     match begun {
@@ -93,4 +93,18 @@ fn dropped_hold_is_released_when_the_server_is_back() {
     network.heal();
     let other = Client::open(server.url()).unwrap();
     other.lock("jobs").acquire_for(LONG).unwrap();
+}
+
+#[test]
+fn lost_hold_that_is_dropped_is_released_once() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client.lock("jobs").lease(SECOND).acquire().unwrap();
+    // It answers READONLY from now on, which passes.
+    server.ask("REPLICAOF 127.0.0.1 1");
+    assert_eq!(hold.wait_lost(LONG), Some(Loss::Unanswered));
+    drop(hold);
+    eventually("a release", || releases_refused(&server) > 0);
+    thread::sleep(SECOND);
+    assert_eq!(releases_refused(&server), 1);
 }
