@@ -1,9 +1,11 @@
 //! How the primary is found that Sentinel names.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use redis::sentinel::SentinelClient;
-use redis::{Client, RedisResult};
+use redis::{Client, RedisError, RedisResult};
 
 // Tasks and threads may ask the same Sentinel client, so with tokio its lock is one that tasks can wait for.
 #[cfg(not(feature = "tokio"))]
@@ -50,23 +52,23 @@ impl Found {
         client
     }
 
-    /// Finds the primary, for a thread.
-    pub(crate) fn client(&self) -> RedisResult<Client> {
+    /// Finds the primary, for a thread. The client is waited for so long at most: another thread may have it for ever.
+    pub(crate) fn client(&self, limit: Duration) -> RedisResult<Client> {
         let client = match &self.source {
             Source::New(make) => make()?.get_client(),
-            #[cfg(not(feature = "tokio"))]
             Source::One(client) => {
-                let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
-                client.get_client()
-            }
-            // `blocking_lock` would panic in a thread that runs tasks, though it may block.
-            #[cfg(feature = "tokio")]
-            Source::One(client) => loop {
-                if let Ok(mut client) = client.try_lock() {
-                    break client.get_client();
+                let end = Instant::now() + limit;
+                // `blocking_lock` would panic in a thread that runs tasks, though it may block.
+                loop {
+                    if let Ok(mut client) = client.try_lock() {
+                        break client.get_client();
+                    }
+                    if Instant::now() >= end {
+                        return Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut)));
+                    }
+                    thread::sleep(Duration::from_millis(5));
                 }
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            },
+            }
         };
         client.map(|client| self.note(client))
     }
@@ -79,5 +81,31 @@ impl Found {
             Source::One(client) => client.lock().await.async_get_client().await,
         };
         client.map(|client| self.note(client))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::{Arc, mpsc};
+
+    use redis::sentinel::SentinelServerType;
+
+    use super::*;
+
+    #[test]
+    fn thread_ends_that_waits_for_a_client_which_another_has() {
+        // It takes connections, and never answers.
+        let sentinel = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("redis://{}", sentinel.local_addr().unwrap());
+        let primary = SentinelServerType::Master;
+        let client = SentinelClient::build(vec![address], "primary".to_owned(), None, primary);
+        let found = Arc::new(Found::by(Source::one(client.unwrap())));
+        let (tell, told) = mpsc::channel();
+        for _ in 0..2 {
+            let (found, tell) = (Arc::clone(&found), tell.clone());
+            thread::spawn(move || tell.send(found.client(Duration::from_millis(100)).is_err()));
+        }
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(true));
     }
 }

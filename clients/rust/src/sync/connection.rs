@@ -33,7 +33,7 @@ pub(crate) fn connect(kind: &Kind, step: Duration) -> RedisResult<Connection> {
             Ok(Connection::Cluster(Box::new(connection)))
         }
         #[cfg(feature = "sentinel")]
-        Kind::Sentinel(primary) => to_one(&primary.client()?, step),
+        Kind::Sentinel(primary) => to_one(&primary.client(step * 4)?, step),
     }
 }
 
