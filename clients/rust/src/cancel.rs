@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::signal::{Signal, Wait};
 
 /// What is called when waits are to end, for as long as it lives.
-pub(crate) type Withdrawal = Arc<dyn Fn() + Send + Sync>;
+pub(crate) type OnCancel = Arc<dyn Fn() + Send + Sync>;
 
 /// A handle with which another thread ends waits: those that run, and all later ones of the builders that have it.
 ///
@@ -39,7 +39,7 @@ impl Cancel {
     /// Ends the waits. Returns at once: another thread tells the server, which ends the waiting call. A call that waits for
     /// a group to finish looks here every two seconds.
     pub fn cancel(&self) {
-        let withdrawals: Vec<Withdrawal> = {
+        let withdrawals: Vec<OnCancel> = {
             let mut state = self.state();
             state.is_cancelled = true;
             state.withdrawals.iter().filter_map(Weak::upgrade).collect()
@@ -69,8 +69,8 @@ impl Cancel {
     }
 
     /// Has this called when the waits are to end, as long as the returned value lives.
-    pub(crate) fn register(&self, withdraw: impl Fn() + Send + Sync + 'static) -> Withdrawal {
-        let withdraw: Withdrawal = Arc::new(withdraw);
+    pub(crate) fn register(&self, withdraw: impl Fn() + Send + Sync + 'static) -> OnCancel {
+        let withdraw: OnCancel = Arc::new(withdraw);
         let mut state = self.state();
         state.withdrawals.retain(|it| it.strong_count() > 0);
         state.withdrawals.push(Arc::downgrade(&withdraw));
