@@ -1,10 +1,10 @@
 //! How a wait is ended from outside.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use crate::signal::{Signal, Wait};
+use crate::signal::{Signal, Wait, lock};
 
 /// What is called when waits are to end, for as long as it lives.
 pub(crate) type OnCancel = Arc<dyn Fn() + Send + Sync>;
@@ -40,7 +40,7 @@ impl Cancel {
     /// a group to finish looks here every two seconds.
     pub fn cancel(&self) {
         let withdrawals: Vec<OnCancel> = {
-            let mut state = self.state();
+            let mut state = lock(&self.shared.state);
             state.is_cancelled = true;
             state.withdrawals.iter().filter_map(Weak::upgrade).collect()
         };
@@ -50,14 +50,7 @@ impl Cancel {
 
     /// Whether [`cancel`](Cancel::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
-        self.state().is_cancelled
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.state).is_cancelled
     }
 
     /// Wait so long, or until the waits are to end.
@@ -71,7 +64,7 @@ impl Cancel {
     /// Has this called when the waits are to end, as long as the returned value lives.
     pub(crate) fn register(&self, withdraw: impl Fn() + Send + Sync + 'static) -> OnCancel {
         let withdraw: OnCancel = Arc::new(withdraw);
-        let mut state = self.state();
+        let mut state = lock(&self.shared.state);
         state.withdrawals.retain(|it| it.strong_count() > 0);
         state.withdrawals.push(Arc::downgrade(&withdraw));
         withdraw

@@ -3,8 +3,10 @@
 //! Linux has such a clock, `CLOCK_BOOTTIME`. Elsewhere the time since the last look is the greater of what the monotonic
 //! and the wall clock say. So a step of the wall clock can end a hold too early here, and never too late.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
+
+use crate::signal::lock;
 
 /// A moment of this clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -46,7 +48,7 @@ fn since_boot() -> Option<Duration> {
 fn greater_of_both() -> Duration {
     static BOTH: Mutex<Option<Both>> = Mutex::new(None);
     let (monotonic, wall) = (Instant::now(), SystemTime::now());
-    let mut both = BOTH.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut both = lock(&BOTH);
     both.get_or_insert_with(|| Both::new(monotonic, wall))
         .advance(monotonic, wall)
 }

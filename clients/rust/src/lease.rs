@@ -9,13 +9,13 @@
 //! machine is suspended. Waiting opens no connection, and the lock in here is held for a few instructions only.
 
 use std::process;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::bounds;
 use crate::clock::Moment;
 use crate::error::{Loss, Result};
-use crate::signal::{Signal, Wait};
+use crate::signal::{Signal, Wait, lock};
 
 /// The shortest slice of a wait.
 const SHORTEST_SLICE: Duration = Duration::from_millis(50);
@@ -181,8 +181,7 @@ impl Lease {
 
     /// Locks the state, and notes first whether the time is up.
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is a single assignment, so a panic elsewhere leaves the state whole.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if !state.has_ended() && state.left(self.now()).is_zero() {
             state.loss = Some(state.why());
             self.changed.tell();

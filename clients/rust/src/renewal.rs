@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use redis::Value;
@@ -19,7 +19,7 @@ use crate::lease::Renewal;
 use crate::passing::tells_the_end;
 use crate::request::{Command, read};
 use crate::server::Slot;
-use crate::signal::Signal;
+use crate::signal::{Signal, lock};
 
 /// How long the worker waits for the next look, where no hold says that it is to be sooner.
 const LONGEST_SLICE: Duration = Duration::from_secs(2);
@@ -79,7 +79,7 @@ impl<H: Half> Default for Renewals<H> {
 impl<H: Half> Renewals<H> {
     /// Renews a hold for as long as it lives. Without a thread it lasts for one lease, and is then told as lost.
     pub(crate) fn add(self: &Arc<Self>, hold: &Arc<Shared<H>>) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.holds.push(Arc::downgrade(hold));
         if !state.worker.is_there() {
             let life = Arc::new(());
@@ -98,13 +98,9 @@ impl<H: Half> Renewals<H> {
         self.changed.tell();
     }
 
-    fn state(&self) -> MutexGuard<'_, State<H>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns `None` when there are no holds. Then the worker is to end.
     fn find(&self) -> Option<Look<H>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let mut look = Look {
             due: Vec::new(),
             next: LONGEST_SLICE,

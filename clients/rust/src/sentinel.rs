@@ -1,11 +1,13 @@
 //! How the primary is found that Sentinel names.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use redis::sentinel::SentinelClient;
 use redis::{Client, RedisError, RedisResult};
+
+use crate::signal::lock;
 
 // Tasks and threads may ask the same Sentinel client, so with tokio its lock is one that tasks can wait for.
 #[cfg(not(feature = "tokio"))]
@@ -40,15 +42,12 @@ impl Found {
 
     /// The address of the primary that was found last.
     pub(crate) fn last(&self) -> Option<String> {
-        self.last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.last).clone()
     }
 
     fn note(&self, client: Client) -> Client {
         let address = client.get_connection_info().addr().to_string();
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+        *lock(&self.last) = Some(address);
         client
     }
 

@@ -28,6 +28,11 @@ pub(crate) async fn pause<W: Wait>(time: Duration) {
     W::wait(&Signal::default(), 0, time).await;
 }
 
+/// Locks a mutex. A panic of a thread that had it is no reason to fail: each change in this crate leaves the value whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Tells threads and tasks that something has changed.
 #[derive(Debug, Default)]
 pub struct Signal {
@@ -40,23 +45,19 @@ pub struct Signal {
 impl Signal {
     /// How often it was told: to be asked before the look at what may change.
     pub(crate) fn seen(&self) -> u64 {
-        *self.told()
+        *lock(&self.told)
     }
 
     pub(crate) fn tell(&self) {
-        *self.told() += 1;
+        *lock(&self.told) += 1;
         self.threads.notify_all();
         #[cfg(feature = "tokio")]
         self.tasks.notify_waiters();
     }
 
-    fn told(&self) -> MutexGuard<'_, u64> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has the thread wait.
     pub(crate) fn block(&self, seen: u64, at_most: Duration) {
-        let told = self.told();
+        let told = lock(&self.told);
         let _ = self
             .threads
             .wait_timeout_while(told, at_most, |told| *told == seen);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::aio::SendError;
@@ -16,6 +16,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use crate::aio::connection::{Connection, Connections, within};
 use crate::request::read;
 use crate::settings::Effort;
+use crate::signal::lock;
 
 /// Who is to be woken by a message, by channel.
 #[derive(Default)]
@@ -38,7 +39,7 @@ impl Ear {
 
 impl Listeners {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Ear>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn add(&self, channel: &str) -> Arc<Ear> {

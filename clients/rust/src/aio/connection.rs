@@ -7,7 +7,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -24,6 +24,7 @@ use crate::passing::{is_of_connection, passes};
 use crate::server::primary_of;
 use crate::server::{Kind, Server, Slot};
 use crate::settings::Effort;
+use crate::signal::lock;
 
 /// The futures of redis-rs are nested deeply enough to exceed the compiler's limit in the programs that use this crate.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = RedisResult<T>> + Send + 'a>>;
@@ -81,7 +82,7 @@ impl Connections {
             match lent.shared {
                 Some(number) if is_lost => self.discard(number).await,
                 // A new connection may lead to the new primary: by DNS, or by Sentinel. The idle ones lead to the old one.
-                None if is_lost && !is_closed => self.idle().clear(),
+                None if is_lost && !is_closed => lock(&self.idle).clear(),
                 _ => {}
             }
             let is_last = lent.is_new || !is_closed || (is_second && lent.shared.is_some());
@@ -104,7 +105,7 @@ impl Connections {
         if call.blocks.is_none() && !call.keeps_line {
             return self.shared(call.effort).await;
         }
-        let idle = self.idle().pop().filter(|_| !call.is_afresh);
+        let idle = lock(&self.idle).pop().filter(|_| !call.is_afresh);
         let is_new = idle.is_none();
         let connection = match idle {
             Some(connection) => connection,
@@ -123,15 +124,11 @@ impl Connections {
         if call.keeps_line {
             return Some(lent.connection).filter(|_| !self.server.is_cluster());
         }
-        let mut idle = self.idle();
+        let mut idle = lock(&self.idle);
         if !is_lost && lent.shared.is_none() && idle.len() < MOST_IDLE {
             idle.push(lent.connection);
         }
         None
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn shared(&self, effort: Effort) -> RedisResult<Lent> {

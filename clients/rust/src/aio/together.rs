@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::iter;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use redis::{RedisError, RedisResult};
 use tokio::sync::mpsc::error::SendError;
@@ -19,6 +19,7 @@ use crate::half::Reply;
 use crate::request::Command;
 use crate::server::{Server, Slot};
 use crate::settings::Effort;
+use crate::signal::lock;
 
 type Told = RedisResult<Reply<Connection>>;
 
@@ -65,7 +66,7 @@ impl Together {
 
     /// Gives the worker of the slot what is to be written. Where there is none, starts one.
     fn ask(self: &Arc<Self>, slot: Option<Slot>, asked: Asked) {
-        let mut workers = self.workers();
+        let mut workers = lock(&self.workers);
         let asked = match workers.get(&slot) {
             Some(worker) => worker.send(asked).err().map(|SendError(asked)| asked),
             None => Some(asked),
@@ -76,10 +77,6 @@ impl Together {
             workers.insert(slot, worker);
             tokio::spawn(Arc::clone(self).work(slot, all));
         }
-    }
-
-    fn workers(&self) -> MutexGuard<'_, HashMap<Option<Slot>, UnboundedSender<Asked>>> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends what is asked of a slot, until nothing is. When the runtime ends, those who wait are told by their dropped
@@ -97,7 +94,7 @@ impl Together {
     /// Returns what is to be written now. Where there is nothing, the next who asks starts another worker: nobody can ask
     /// this one between the look and its end.
     fn next(&self, slot: Option<Slot>, asked: &mut UnboundedReceiver<Asked>) -> Vec<Asked> {
-        let mut workers = self.workers();
+        let mut workers = lock(&self.workers);
         let now: Vec<Asked> = iter::from_fn(|| asked.try_recv().ok()).collect();
         if now.is_empty() {
             workers.remove(&slot);
@@ -140,8 +137,8 @@ mod tests {
     fn worker_that_ends_is_asked_no_more() {
         let together = Together::new(Server::at("redis://127.0.0.1").unwrap());
         let (worker, mut asked) = unbounded_channel();
-        together.workers().insert(None, worker);
+        lock(&together.workers).insert(None, worker);
         assert!(together.next(None, &mut asked).is_empty());
-        assert!(together.workers().is_empty());
+        assert!(lock(&together.workers).is_empty());
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::request::Command;
 use crate::send::send;
 use crate::server::Server;
 use crate::settings::{Effort, Settings};
-use crate::signal::{Signal, Wait, now};
+use crate::signal::{Signal, Wait, lock, now};
 use crate::sync::connection::{Connection, Lent, connect, within};
 
 /// How many idle connections are kept.
@@ -100,8 +100,7 @@ impl Client {
     }
 
     fn idle(&self, of_renewals: bool) -> MutexGuard<'_, Vec<Connection>> {
-        let idle = &self.idle[usize::from(of_renewals)];
-        idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle[usize::from(of_renewals)])
     }
 
     fn take_idle(&self, call: &Call<'_>) -> Option<Connection> {
