@@ -33,22 +33,9 @@ pub struct Renewals<H: Half> {
 
 struct State<H: Half> {
     holds: Vec<Weak<Shared<H>>>,
-    worker: Worker,
-}
-
-/// Says whether there is a worker, which may end otherwise than by itself: with its runtime for example.
-#[derive(Default)]
-struct Worker {
-    /// What the worker keeps for as long as it lives.
-    life: Weak<()>,
-    /// The process that has it. A child that was forked since has none.
-    process: u32,
-}
-
-impl Worker {
-    fn is_there(&self) -> bool {
-        self.life.strong_count() > 0 && self.process == process::id()
-    }
+    /// The number of the process that has the worker, which the worker keeps for as long as it lives. It may end otherwise
+    /// than by itself, with its runtime for example; and a child that was forked since has none.
+    worker: Weak<u32>,
 }
 
 /// The least time for the answer to a renewal.
@@ -67,7 +54,7 @@ impl<H: Half> Default for Renewals<H> {
     fn default() -> Self {
         let state = State {
             holds: Vec::new(),
-            worker: Worker::default(),
+            worker: Weak::new(),
         };
         Renewals {
             state: Mutex::new(state),
@@ -81,12 +68,10 @@ impl<H: Half> Renewals<H> {
     pub(crate) fn add(self: &Arc<Self>, hold: &Arc<Shared<H>>) {
         let mut state = lock(&self.state);
         state.holds.push(Arc::downgrade(hold));
-        if !state.worker.is_there() {
-            let life = Arc::new(());
-            state.worker = Worker {
-                life: Arc::downgrade(&life),
-                process: process::id(),
-            };
+        let process = process::id();
+        if state.worker.upgrade().is_none_or(|of| *of != process) {
+            let life = Arc::new(process);
+            state.worker = Arc::downgrade(&life);
             hold.half.in_background(work(Arc::clone(self), life));
         }
         drop(state);
@@ -119,14 +104,14 @@ impl<H: Half> Renewals<H> {
             true
         });
         if state.holds.is_empty() {
-            state.worker = Worker::default();
+            state.worker = Weak::new();
             return None;
         }
         Some(look)
     }
 }
 
-async fn work<H: Half>(renewals: Arc<Renewals<H>>, _life: Arc<()>) {
+async fn work<H: Half>(renewals: Arc<Renewals<H>>, _life: Arc<u32>) {
     loop {
         let seen = renewals.changed.seen();
         let Some(look) = renewals.find() else {
