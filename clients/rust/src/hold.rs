@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 use crate::bounds;
 use crate::call::Call;
 use crate::clock::Moment;
-use crate::ending;
 use crate::error::{Error, Loss, Result};
 use crate::half::{Half, Shared};
 use crate::lease::{Lease, Terms};
 use crate::request::{Command, Grant, Request, read};
 use crate::send::send;
 use crate::sync::Client;
+
+/// How long a promoted server lets each hold live at least, whatever was left of its lease (`dsync.takeover-grace-ms`).
+const TAKEOVER_GRACE: Duration = Duration::from_secs(5);
 
 /// A hold of a lock or of a semaphore's permits. Its lease is renewed at each third.
 ///
@@ -122,8 +124,10 @@ impl<C: Half> Hold<C> {
         }
     }
 
+    /// How long RELEASE, DONE and FAIL are repeated while the server does not answer: a server that is promoted meanwhile
+    /// gives the lease anew.
     fn patience(&self) -> Duration {
-        ending::patience(self.shared.lease.length())
+        self.shared.lease.length() + TAKEOVER_GRACE
     }
 
     /// Sends the command that ends the hold, also if it is lost: the server's word counts.

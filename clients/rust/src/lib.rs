@@ -9,7 +9,6 @@ mod calls;
 mod cancel;
 mod clock;
 mod confirm;
-mod ending;
 mod error;
 mod half;
 mod hold;

@@ -46,7 +46,10 @@ impl Options {
     /// Returns a request with these options. The error names the option that no server would take.
     pub(crate) fn request(&self) -> Result<Request> {
         self.terms.check()?;
-        self.ending.check()?;
+        if let Keep::For(time) = self.ending.keep {
+            bounds::time("keep", time, bounds::KEEP)?;
+        }
+        bounds::time("retry_delay", self.ending.retry_delay, bounds::RETRY_DELAY)?;
         if let Some(owner) = &self.owner {
             bounds::owner(owner)?;
         }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ToRedisArgs, Value};
 use uuid::Uuid;
 
+use crate::text::cut;
+
 /// How long the server keeps a place in the queue after the last request for it: as long as a promoted server gives each
 /// place at least. A process that dies in the queue can cost the others so long, when its turn comes.
 pub(crate) const KEEP: Duration = Duration::from_secs(5);
@@ -201,6 +203,37 @@ impl Request {
         command.arg("PX").arg(millis(lease));
         command.confirm = self.confirm;
         command
+    }
+
+    /// DONE, of a run or of a member.
+    pub(crate) fn done(&self, result: Option<&[u8]>) -> Command {
+        let mut command = self.verb("DONE");
+        command.confirm = self.confirm;
+        command.is_answered_again = self.family == Family::Once;
+        if let Some(result) = result {
+            command.arg("RESULT").arg(result);
+        }
+        match self.ending.keep {
+            Keep::AsTheServerSays => {}
+            Keep::For(time) => drop(command.arg("PX").arg(millis(time))),
+            Keep::Forever => drop(command.arg("PERSIST")),
+        }
+        command
+    }
+
+    /// The commands that record a failure. If the server refuses the first, the second does without what can be refused:
+    /// an attempt that has failed must count, or `max_attempts` would bound nothing.
+    pub(crate) fn fail(&self, reason: Option<&str>) -> [Command; 2] {
+        const LONGEST: usize = 1_000;
+        let bare = self.verb("FAIL");
+        let mut command = bare.clone();
+        if let Some(reason) = reason {
+            command.arg("REASON").arg(cut(reason, LONGEST));
+        }
+        if !self.ending.retry_delay.is_zero() {
+            command.arg("DELAY").arg(millis(self.ending.retry_delay));
+        }
+        [command, bare]
     }
 }
 
