@@ -52,29 +52,13 @@ impl Client {
         }
     }
 
-    fn send_once(&self, call: &Call<'_>) -> RedisResult<Reply<Lent>> {
-        let mut is_second = false;
-        loop {
-            let idle = self.take_idle(call);
-            let is_idle = idle.is_some();
-            let connection = idle.map_or_else(|| self.connect(call.effort), Ok)?;
-            match self.send_on(connection, call) {
-                // The server may have closed an idle connection long ago: that tells nothing about the server.
-                Err(error) if is_idle && is_of_connection(&error) && !error.is_timeout() => {
-                    is_second = true;
-                }
-                answer => return answer.map(|reply| Reply { is_second, ..reply }),
-            }
-        }
-    }
-
-    fn send_on(&self, connection: Connection, call: &Call<'_>) -> RedisResult<Reply<Lent>> {
+    async fn send_on(&self, connection: Connection, call: &Call<'_>) -> RedisResult<Reply<Lent>> {
         let sent = Moment::now();
         let mut line = Lent {
             connection: Some(connection),
             write: call.effort.limit(),
         };
-        let values = now(perform(&mut line, call, &self.server));
+        let values = perform(&mut line, call, &self.server).await;
         match &values {
             // A new connection may lead to the new primary: by DNS, or by Sentinel. The idle ones lead to the old one.
             replies if is_elsewhere(replies, &self.server) => {
@@ -147,7 +131,19 @@ impl Half for Client {
     }
 
     async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Lent>> {
-        self.send_once(call)
+        let mut is_second = false;
+        loop {
+            let idle = self.take_idle(call);
+            let is_idle = idle.is_some();
+            let connection = idle.map_or_else(|| self.connect(call.effort), Ok)?;
+            match self.send_on(connection, call).await {
+                // The server may have closed an idle connection long ago: that tells nothing about the server.
+                Err(error) if is_idle && is_of_connection(&error) && !error.is_timeout() => {
+                    is_second = true;
+                }
+                answer => return answer.map(|reply| Reply { is_second, ..reply }),
+            }
+        }
     }
 
     /// Where no thread can be started, nothing is done: the end of a place or of a lease comes by itself.

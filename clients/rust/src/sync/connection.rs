@@ -43,38 +43,6 @@ fn to_one(client: &redis::Client, step: Duration) -> RedisResult<Connection> {
     Ok(Connection::Single(connection))
 }
 
-impl Connection {
-    /// Sends commands in one write, and waits for the replies. The outer error says that the time was up, and that the
-    /// connection is of no further use.
-    fn send(
-        self,
-        commands: Pipeline,
-        slot: Option<Slot>,
-        write: Duration,
-        read: Duration,
-    ) -> RedisResult<(Connection, RedisResult<Vec<Value>>)> {
-        match (self, slot) {
-            (Connection::Single(mut connection), _) => {
-                connection.set_write_timeout(Some(write))?;
-                let replies = ask(&mut connection, &commands, read);
-                Ok((Connection::Single(connection), replies))
-            }
-            // Behind one command of a cluster stand several attempts, connections and questions for its slots.
-            #[cfg(feature = "cluster")]
-            (Connection::Cluster(mut connection), slot) => {
-                let send = move || {
-                    let replies = connection
-                        .set_write_timeout(Some(write))
-                        .and_then(|()| connection.set_read_timeout(Some(read)))
-                        .and_then(|()| ask_cluster(&mut connection, &commands, slot));
-                    (Connection::Cluster(connection), replies)
-                };
-                within(read, send)
-            }
-        }
-    }
-}
-
 /// A connection for an attempt.
 pub struct Lent {
     /// `None` once an answer is overdue.
@@ -92,7 +60,26 @@ impl Line for Lent {
     ) -> RedisResult<Vec<Value>> {
         let closed = || RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
         let connection = self.connection.take().ok_or_else(closed)?;
-        let (connection, replies) = connection.send(commands, slot, self.write, limit)?;
+        let write = self.write;
+        let (connection, replies) = match (connection, slot) {
+            (Connection::Single(mut connection), _) => {
+                connection.set_write_timeout(Some(write))?;
+                let replies = ask(&mut connection, &commands, limit);
+                (Connection::Single(connection), replies)
+            }
+            // Behind one command of a cluster stand several attempts, connections and questions for its slots.
+            #[cfg(feature = "cluster")]
+            (Connection::Cluster(mut connection), slot) => {
+                let send = move || {
+                    let replies = connection
+                        .set_write_timeout(Some(write))
+                        .and_then(|()| connection.set_read_timeout(Some(limit)))
+                        .and_then(|()| ask_cluster(&mut connection, &commands, slot));
+                    (Connection::Cluster(connection), replies)
+                };
+                within(limit, send)?
+            }
+        };
         self.connection = Some(connection);
         replies
     }
