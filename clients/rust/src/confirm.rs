@@ -238,11 +238,8 @@ fn add_waits(pipeline: &mut Pipeline, confirms: &[Confirm], attached: u32) {
 
 /// How many replicas the primary names in its ROLE; none where it is no primary any more.
 fn attached_to(role: &Value) -> u32 {
-    match role {
-        Value::Array(items) => match items.get(2) {
-            Some(Value::Array(replicas)) => u32::try_from(replicas.len()).unwrap_or(u32::MAX),
-            _ => 0,
-        },
+    match role.as_sequence().and_then(|items| items.get(2)) {
+        Some(Value::Array(replicas)) => u32::try_from(replicas.len()).unwrap_or(u32::MAX),
         _ => 0,
     }
 }

@@ -58,27 +58,27 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
                     reply,
                     is_repeated,
                 };
-                let last = reply.values.pop();
+                let no_reply = || Err(Failure::Redis(unexpected(&Value::Nil)));
+                let last = reply.values.pop().unwrap_or_else(no_reply);
                 let is_first = match reply.values.pop() {
                     Some(renewed) => is_done(renewed),
                     None => !(call.keeps_line && is_repeated),
                 };
                 // Of a run, 0 says that another attempt has begun. Of a member, it may be the answer to a repetition.
-                let is_recorded = |value: &Value| {
-                    confirm::needs(value) || is_repeated && !command.is_answered_again
+                let may_be_recorded = match &last {
+                    Ok(reply) => confirm::needs(reply) || is_repeated && !command.is_answered_again,
+                    Err(failure) => matches!(failure, Failure::NotConfirmed { .. }),
                 };
-                match last.unwrap_or_else(|| Err(Failure::Redis(unexpected(&Value::Nil)))) {
-                    Ok(value) if !is_first && is_recorded(&value) => {
-                        return fail(not_known(command));
-                    }
+                if !is_first && may_be_recorded {
+                    return fail(not_known(command));
+                }
+                match last {
                     Ok(value) => return Ok(answer(value)),
-                    Err(Failure::NotConfirmed { .. }) if !is_first => {
-                        return fail(not_known(command));
-                    }
                     Err(failure @ Failure::NotConfirmed { .. }) if call.keeps_line => {
                         let since = first_failure.unwrap_or_else(Instant::now);
-                        return match until_confirmed(half, reply.line, &call, failure, since).await
-                        {
+                        let told =
+                            until_confirmed(half, reply.line, &call, command, failure, since);
+                        return match told.await {
                             Ok(()) => Ok(answer(Value::Int(1))),
                             Err(failure) => fail(failure),
                         };
@@ -130,14 +130,12 @@ async fn until_confirmed<H: Half>(
     half: &H,
     line: Option<H::Line>,
     call: &Call<'_>,
+    command: &Command,
     mut failure: Failure,
     since: Instant,
 ) -> std::result::Result<(), Failure> {
-    let Some((mut line, command)) = line.zip(call.commands.last()) else {
+    let Some((mut line, confirm)) = line.zip(command.confirm) else {
         return Err(failure);
-    };
-    let Some(confirm) = command.confirm else {
-        return Ok(());
     };
     while !call.effort.is_over(since, FIRST_PAUSE) {
         signal::pause::<H>(FIRST_PAUSE).await;
