@@ -145,8 +145,9 @@ impl<C: Half> Hold<C> {
         let loss = lease.over();
         let half = self.shared.half.clone();
         let is_answered_again = command.is_answered_again;
+        let is_confirmed = command.confirm.is_some();
         let mut commands = vec![command];
-        if commands[0].confirm.is_some() && loss.is_none() {
+        if is_confirmed && loss.is_none() {
             let mut renewal = self.shared.request.renewal(lease.length());
             renewal.confirm = None;
             commands.insert(0, renewal);
@@ -155,7 +156,7 @@ impl<C: Half> Hold<C> {
             let effort = half.settings().effort().with_patience(patience);
             let call = Call {
                 commands: &commands,
-                keeps_line: commands.iter().any(|command| command.confirm.is_some()),
+                keeps_line: is_confirmed,
                 ..Call::new(&commands[0], effort)
             };
             send(&half, call).await

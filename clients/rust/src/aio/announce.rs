@@ -88,18 +88,18 @@ impl Listeners {
 pub(crate) struct Announcements {
     connections: Arc<Connections>,
     listeners: Arc<Listeners>,
-    line: AsyncMutex<Option<Arc<Line>>>,
+    line: AsyncMutex<Option<Arc<MessageLine>>>,
 }
 
 /// A connection for messages.
-struct Line {
+struct MessageLine {
     connection: Connection,
     /// The number of the shared connection at that time. When that has failed, this one leads to the wrong server, too.
     number: u64,
     is_open: Arc<AtomicBool>,
 }
 
-impl Line {
+impl MessageLine {
     fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
     }
@@ -111,7 +111,7 @@ pub struct Listening {
     ear: Arc<Ear>,
     listeners: Arc<Listeners>,
     /// Where the messages come from; `None` before that is known.
-    line: Option<Arc<Line>>,
+    line: Option<Arc<MessageLine>>,
     limit: Duration,
 }
 
@@ -147,7 +147,7 @@ impl Announcements {
         subscribed.map(|()| listening)
     }
 
-    async fn line(&self, effort: Effort) -> RedisResult<Arc<Line>> {
+    async fn line(&self, effort: Effort) -> RedisResult<Arc<MessageLine>> {
         let mut line = self.line.lock().await;
         let number = self.connections.number();
         if let Some(line) = line
@@ -175,7 +175,7 @@ impl Announcements {
             .connections
             .connect(effort, Some(Arc::new(told)))
             .await?;
-        let made = Arc::new(Line {
+        let made = Arc::new(MessageLine {
             connection,
             number,
             is_open,
@@ -187,7 +187,7 @@ impl Announcements {
     /// Whether a message would still arrive, as far as that can be known.
     pub(crate) fn is_heard(&self, listening: &Listening, channel: &str) -> bool {
         let is_current =
-            |line: &Arc<Line>| line.is_open() && line.number == self.connections.number();
+            |line: &Arc<MessageLine>| line.is_open() && line.number == self.connections.number();
         listening.channel == channel
             && *listening.ear.is_subscribed.borrow()
             && listening.line.as_ref().is_some_and(is_current)
@@ -195,7 +195,7 @@ impl Announcements {
 }
 
 impl Listening {
-    async fn subscribed(&self, line: &Line) -> RedisResult<()> {
+    async fn subscribed(&self, line: &MessageLine) -> RedisResult<()> {
         let mut is_subscribed = self.ear.is_subscribed.subscribe();
         let subscribe = async {
             match line.connection.subscribe(&self.channel).await {

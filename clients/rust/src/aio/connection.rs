@@ -166,13 +166,13 @@ impl Connections {
     pub(crate) async fn connect(
         &self,
         effort: Effort,
-        told: Option<Told>,
+        told: Option<MessageSender>,
     ) -> RedisResult<Connection> {
         within(effort.connect_limit(), self.connect_with(effort, told)).await
     }
 
     /// Connects. What redis-rs does for a cluster step by step has a limit for each step, but none in all.
-    fn connect_with(&self, effort: Effort, told: Option<Told>) -> Boxed<'_, Connection> {
+    fn connect_with(&self, effort: Effort, told: Option<MessageSender>) -> Boxed<'_, Connection> {
         Box::pin(async move {
             #[cfg(feature = "cluster-async")]
             if let Kind::Cluster(client) = &self.server.kind {
@@ -213,7 +213,7 @@ impl Connections {
 }
 
 /// Who is told of messages.
-pub(crate) type Told = Arc<dyn redis::aio::AsyncPushSender>;
+pub(crate) type MessageSender = Arc<dyn redis::aio::AsyncPushSender>;
 
 /// Messages come beside replies in RESP3 only.
 fn in_resp3(client: &Client) -> RedisResult<Client> {

@@ -21,13 +21,11 @@ use crate::server::{Server, Slot};
 use crate::settings::Effort;
 use crate::signal::lock;
 
-type Told = RedisResult<Reply<Connection>>;
-
 /// What is to be written.
 struct Asked {
     commands: Vec<Command>,
     effort: Effort,
-    tell: oneshot::Sender<Told>,
+    tell: oneshot::Sender<RedisResult<Reply<Connection>>>,
 }
 
 pub(crate) struct Together {
@@ -46,7 +44,10 @@ impl Together {
     }
 
     /// Sends commands in one write with those of others.
-    pub(crate) async fn attempt(self: &Arc<Self>, call: &Call<'_>) -> Told {
+    pub(crate) async fn attempt(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+    ) -> RedisResult<Reply<Connection>> {
         let waits = call.commands.iter().filter_map(|it| it.confirm);
         let waits = waits.map(|confirm| confirm.within).max();
         let (tell, told) = oneshot::channel();
