@@ -48,10 +48,10 @@ impl Terms {
             .map_or(Ok(()), |time| bounds::max_hold(time, self.margin()))
     }
 
-    /// The lease that the first request asks for.
-    pub(crate) fn longest(&self) -> Duration {
+    /// How long the lease may be that is asked for so long after the grant.
+    pub(crate) fn asks(&self, held: Duration) -> Duration {
         self.max_hold
-            .map_or(self.lease, |time| time.min(self.lease))
+            .map_or(self.lease, |time| self.lease.min(time.saturating_sub(held)))
     }
 
     fn margin(&self) -> Duration {
@@ -113,14 +113,6 @@ impl State {
         certain.saturating_sub(now.since(self.sent))
     }
 
-    /// How long the lease may be that is asked for now.
-    fn asks(&self, now: Moment) -> Duration {
-        let lease = self.terms.lease;
-        self.terms.max_hold.map_or(lease, |time| {
-            lease.min(time.saturating_sub(now.since(self.granted)))
-        })
-    }
-
     /// Why the hold is lost whose lease is over.
     fn why(&self) -> Loss {
         let is_last = |time| self.sent.after(self.length) >= self.granted.after(time);
@@ -149,7 +141,7 @@ impl Lease {
             state: Mutex::new(State {
                 terms,
                 granted: sent,
-                length: terms.longest(),
+                length: terms.asks(Duration::ZERO),
                 sent,
                 due: Some(sent.after(terms.lease / 3)),
                 is_cut_off: false,
@@ -299,7 +291,7 @@ impl Lease {
         if due == Some(Duration::ZERO) {
             state.due = None;
             let now = self.now();
-            let asked = state.asks(now);
+            let asked = state.terms.asks(now.since(state.granted));
             let length = now.since(state.sent) + asked;
             if length < state.length {
                 state.length = length;

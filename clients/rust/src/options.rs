@@ -60,7 +60,7 @@ impl Options {
             family: self.family,
             key: self.key.clone(),
             token: self.token.clone().unwrap_or_else(new_token),
-            lease: self.terms.longest(),
+            lease: self.terms.asks(Duration::ZERO),
             owner: self.owner.clone().unwrap_or_else(default_owner),
             words: self.words()?,
             confirm: self.confirm()?,
