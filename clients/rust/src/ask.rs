@@ -18,8 +18,7 @@ use crate::options::Options;
 use crate::progress::{KeyInfo, Progress};
 use crate::request::{Grant, KEEP, Reply, Request, Waiting, outcome, read};
 use crate::send::send;
-use crate::settings::Effort;
-use crate::wait::{BLOCK, WaitLimit};
+use crate::settings::{BLOCK, Effort, WaitLimit};
 
 /// How long a wait without a connection lasts before it asks again: that keeps the place, and finds a turn whose message
 /// was lost. A third of the time for which the place is kept.

@@ -7,10 +7,10 @@ use crate::hold::{Hold, Member, Run};
 use crate::once::{Begun, Outcome};
 use crate::options::{Claim, Group, Lock, Once, Semaphore, Tally};
 use crate::server::Server;
+use crate::settings::WaitLimit;
 use crate::uses::{
     acquire, all_of, begin, done, expect, fail, info, result, wait, wait_without_limit,
 };
-use crate::wait::WaitLimit;
 
 /// Blocks the thread for a step that is never pending.
 macro_rules! block {

@@ -29,7 +29,6 @@ mod signal;
 mod sync;
 mod text;
 mod uses;
-mod wait;
 
 pub use cancel::Cancel;
 pub use error::{Error, Holder, Loss, Result, ServerError};

@@ -17,8 +17,8 @@ use crate::options::{Claim, Group, Once, Options, Semaphore, Tally};
 use crate::progress::KeyInfo;
 use crate::request::{Command, Family, Reply, millis, outcome, read, unexpected};
 use crate::send::{need, send};
+use crate::settings::{BLOCK, WaitLimit};
 use crate::signal::pause;
-use crate::wait::{BLOCK, WaitLimit};
 
 pub(crate) async fn acquire<H: Half>(
     half: &H,
