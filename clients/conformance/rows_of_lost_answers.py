@@ -46,6 +46,22 @@ def member_whose_answer_is_lost_is_done(lab: Lab) -> None:
 
 
 @row("one")
+def member_that_is_lost_stays_so_where_its_answer_is_lost(lab: Lab) -> None:
+    proxy = lab.behind_a_proxy()
+    if "process" in hold(lab, "jobs", family="group", lease=3_000):
+        raise Cannot("it ends its work with the hold")
+    proxy.cut()
+    told(lab, 6)
+    eventually(lambda: lab.ask("DWG.WAIT", "jobs") == [0, 1], "a member that has lapsed")
+    proxy.mend()
+    proxy.cut_answers_from(b"DWG.DONE")
+    done = record(lab)
+    eventually(lambda: proxy.sent.count(b"DWG.DONE") > 0, "a request")
+    proxy.mend()
+    is_(done.result(timeout=SOON), "lost")
+
+
+@row("one")
 def work_that_is_told_after_another_has_begun_is_lost(lab: Lab) -> None:
     proxy = lab.behind_a_proxy()
     hold(lab, "job", family="once", lease=4_000)

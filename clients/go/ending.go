@@ -66,14 +66,14 @@ func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, wor
 	if verb == finish {
 		confirm = g.request.confirm
 	}
-	// The repetition of a DONE of a run is answered as the first.
-	isRun := verb == finish && g.request.family == works
+	// The repetition of a DONE of a run is answered as the first, and a hold that is lost has most likely lapsed.
+	zeroIsLost := verb == finish && g.request.family == works || g.Err() != nil
 	mayBeDone := false
 	for isFirst := true; ; isFirst = false {
 		commands := g.commands(confirm, verb, words...)
 		replies, err := session.send(ctx, answerWithin, confirm, commands...)
 		reply, err := session.reply(ctx, replies, len(commands)-1, err)
-		counts := number(reply) > 0 || !isFirst && !isRun
+		counts := number(reply) > 0 || !(isFirst || zeroIsLost)
 		isKnown := !mayBeDone || len(replies) == 2 && number(replies[0]) > 0
 		if !isKnown && (isNotConfirmed(err) || err == nil && confirm.isWanted() && counts) {
 			// A repetition writes nothing, so WAIT behind it tells nothing.

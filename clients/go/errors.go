@@ -98,11 +98,7 @@ type WorkFailed struct {
 }
 
 func (e *WorkFailed) Error() string {
-	attempts := "attempts"
-	if e.Attempts == 1 {
-		attempts = "attempt"
-	}
-	return fmt.Sprintf("the work %s has failed after %d %s: %s", quoted(e.Key), e.Attempts, attempts, printable(e.Reason))
+	return fmt.Sprintf("the work %s was given up at attempt %d: %s", quoted(e.Key), e.Attempts, printable(e.Reason))
 }
 
 func (e *WorkFailed) Is(target error) bool { return target == ErrWorkFailed }

@@ -153,7 +153,7 @@ func TestPanicIsAFailedAttempt(t *testing.T) {
 		_, _ = once.Do(background, func(context.Context) (string, error) { panic("oh") })
 	}()
 	_, err := once.Begin(background)
-	if !errors.Is(err, dsync.ErrWorkFailed) || !strings.Contains(err.Error(), "after 1 attempt:") {
+	if !errors.Is(err, dsync.ErrWorkFailed) || !strings.Contains(err.Error(), "at attempt 1:") {
 		t.Fatal(err)
 	}
 }

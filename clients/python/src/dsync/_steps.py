@@ -227,6 +227,7 @@ async def finish(
     patience = Patience(request.key, retry_for)
     behind = None if confirm is None else replace(confirm, until=now() + retry_for)
     at_once, in_doubt = True, False
+    was_lost = lease is not None and lease.why_lost() is not None
     while True:
         renewal: list[Words] = []
         if in_doubt and confirm is not None and lease is not None and lease.why_lost() is None:
@@ -248,7 +249,7 @@ async def finish(
     if confirm is not None and may_be_repeated and (reply or not is_answered_again):
         raise NotConfirmed(request.key, 0, confirm.wanted())
     # Otherwise an earlier request can have ended the hold, and its answer was lost.
-    return reply > 0 or not (at_once or is_answered_again)
+    return reply > 0 or not (at_once or was_lost or is_answered_again)
 
 
 async def wait_for_round(talk: Talk, timeout: Optional[float], retry_for: float) -> Optional[tuple[int, int]]:
