@@ -108,6 +108,12 @@ fn watch(
         let wish = match screen.next(next_look)? {
             Some(Input::Key(key)) => view.press(key, &told),
             Some(Input::Resized) => Wish::Nothing,
+            Some(Input::Signal(signal)) => {
+                // The terminal is the shell's again before the process ends by the signal.
+                drop(screen);
+                signal_hook::low_level::emulate_default_handler(signal)?;
+                return Ok(());
+            }
             None => {
                 next_look = Instant::now() + options.interval;
                 let looked = look(servers, &mut nodes, options.count);

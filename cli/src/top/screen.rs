@@ -1,23 +1,36 @@
 //! The terminal of the live view.
 
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use crossterm::{cursor, execute, queue, style, terminal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::paint::{Paint, Tone};
+
+/// Between two looks whether a signal has come.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The terminal's other screen, without echo and cursor. Dropping it brings back the shell's, also after a panic.
 pub struct Screen {
     paint: Paint,
+    /// The number of the signal that was to end the process; 0 before that.
+    signal: Arc<AtomicUsize>,
 }
 
 impl Screen {
     pub fn enter() -> io::Result<Screen> {
+        let signal = Arc::default();
+        for number in [SIGHUP, SIGINT, SIGTERM] {
+            let value = usize::try_from(number).unwrap_or_default();
+            signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
+        }
         terminal::enable_raw_mode()?;
         let paint = Paint::of(&io::stdout());
-        let screen = Screen { paint };
+        let screen = Screen { paint, signal };
         execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide)?;
         Ok(screen)
     }
@@ -49,12 +62,21 @@ impl Screen {
         out.flush()
     }
 
-    /// Waits for a key that the user presses, or another size of the terminal. `None` when the time is over.
+    /// Waits for a key that the user presses, another size of the terminal, or a signal. `None` when the time is over.
     pub fn next(&self, until: Instant) -> io::Result<Option<Input>> {
         loop {
+            let signal = self.signal.load(Ordering::Relaxed);
+            if signal != 0 {
+                return Ok(Some(Input::Signal(
+                    i32::try_from(signal).unwrap_or(SIGTERM),
+                )));
+            }
             let left = until.saturating_duration_since(Instant::now());
-            if !event::poll(left.min(Duration::from_secs(3600)))? {
-                return Ok(None);
+            if !event::poll(left.min(LONGEST_PAUSE))? {
+                if left.is_zero() {
+                    return Ok(None);
+                }
+                continue;
             }
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
@@ -70,6 +92,7 @@ impl Screen {
 pub enum Input {
     Key(KeyEvent),
     Resized,
+    Signal(i32),
 }
 
 impl Drop for Screen {
