@@ -100,7 +100,8 @@ impl Call<'_> {
         no_memory(needs)
     }
 
-    /// The same if the command has this text, and it is not short: the end of work is taken with a few words at any time.
+    /// Refuses the command, as the server would, if memory is short and the command has this text, unless the text is short:
+    /// that work has ended is always stored, with a few words about it.
     pub(super) fn need_memory_for(&self, text: Text) -> CommandResult {
         const SHORT: usize = 1_000;
         let is_long = self
@@ -110,10 +111,10 @@ impl Call<'_> {
         no_memory(is_long && self.lacks_memory())
     }
 
-    /// Whether the server would refuse a command with the flag deny-oom. No command of ours has it, because each has uses
-    /// that need no memory and are needed most while it is short.
+    /// Whether the server would refuse a command with the flag deny-oom. No command of the table has that
+    /// flag, because each has uses that need no memory, and these are needed most while memory is short.
     fn lacks_memory(&self) -> bool {
-        // The second is slow to ask.
+        // The server's flags come first, because the probe is slow.
         self.ctx.facts().out_of_memory() && probe::denies_memory(self.ctx, self.key.bytes())
     }
 }

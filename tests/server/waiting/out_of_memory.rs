@@ -159,7 +159,9 @@ fn without_memory_scripts_are_refused_from_their_start_only() {
     let used = server.info_number("memory", "used_memory");
     let room = format!("CONFIG SET maxmemory {}", used + 4_000_000);
     assert_eq!(client.ask(room), "OK");
-    let fills = format!("redis.call('SET', 'big', string.rep('x', 16000000)) {script}");
+    client.ask("DONCE.BEGIN job TOKEN t");
+    let done = "redis.call('DONCE.DONE', 'job', 't', 'RESULT', string.rep('x', 1001))";
+    let fills = format!("redis.call('SET', 'big', string.rep('x', 16000000)) {done} {script}");
     call!(client, "EVAL", &fills, 1, "new", "t").grant();
     let late = client.ask("DLOCK.ACQUIRE late");
     expect_refused(&late);
