@@ -58,7 +58,7 @@ fn done(call: &Call<'_>) -> CommandResult {
 /// Flagged as a write because it ends overdue holds that it finds, and their end is replicated. So replicas refuse it.
 pub(super) const WAIT: Row = Row {
     name: CommandName::of(Family::Group, "WAIT"),
-    summary: "Returns how many members were done and lost once the round of {key} is finished, and may wait for that.",
+    summary: "Returns how many members were done and lapsed once the round of {key} is finished, and may wait for that.",
     properties: Properties {
         since: "0.1.0",
         complexity: REQUEST_COMPLEXITY,
