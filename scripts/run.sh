@@ -26,7 +26,7 @@ fi
 sh scripts/need.sh build cli
 # Fetch a Redis only if the machine has neither Redis nor Valkey.
 server=$(command -v redis-server || command -v valkey-server || sh scripts/server.sh redis)
-cli=$(command -v redis-cli || command -v valkey-cli || echo target/servers/redis/redis-cli)
+cli=$(command -v redis-cli || command -v valkey-cli || echo "$PWD/target/servers/redis/redis-cli")
 
 cargo build --release
 # Each port has a folder of its own, so that two servers never write to the same files. The server gets a copy of the
@@ -41,16 +41,16 @@ cat <<EOF
 $("$server" --version | cut -d ' ' -f 1-3) with dsync on 127.0.0.1:$port; Ctrl-C stops it.
 Its data is in $data. In a second terminal, take a lock:
 
-    $cli -p $port DLOCK.ACQUIRE jobs:1 EX 300 TOKEN first
+    $cli -p $port DLOCK.ACQUIRE demo EX 300 TOKEN first
 
 In a third one, wait for the same lock:
 
-    $cli -p $port DLOCK.ACQUIRE jobs:1 EX 300 TOKEN second BLOCK 0
+    $cli -p $port DLOCK.ACQUIRE demo EX 30 TOKEN second BLOCK 0
 
 In the second, see who holds and who waits. Then release the lock, and the third has it at once:
 
-    $cli -p $port DLOCK.INFO jobs:1
-    $cli -p $port DLOCK.RELEASE jobs:1 first
+    $cli -p $port DLOCK.INFO demo
+    $cli -p $port DLOCK.RELEASE demo first
 
 EOF
 exec "$server" "$data/redis.conf" --port "$port" --dir "$data" \
