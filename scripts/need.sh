@@ -85,8 +85,12 @@ for need in "$@"; do
     case $need in
     build)
         wants_build=yes
-        if ! command -v cargo >/dev/null 2>&1; then
-            echo "dsync: there is no cargo on PATH. Install Rust (rustup is the usual way), then try again." >&2
+        # First, so that nothing is installed in vain.
+        oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+        rust=''
+        ! command -v cargo >/dev/null 2>&1 || rust=$(rustc --version | cut -d ' ' -f 2)
+        if ! printf '%s\n' "$oldest" "$rust" | sort -C -V; then
+            echo "dsync: this needs Rust $oldest or newer, and PATH has ${rust:-none}. Install it with rustup, then try again." >&2
             exit 1
         fi
         has_c_compiler || want 'gcc libc6-dev' 'a C compiler, to link, and to read the header of the module API'
