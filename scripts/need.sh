@@ -98,6 +98,7 @@ for need in "$@"; do
         ;;
     cli)
         command -v redis-cli >/dev/null 2>&1 || command -v valkey-cli >/dev/null 2>&1 ||
+            [ -x "$(dirname "$0")/../target/servers/redis/redis-cli" ] ||
             want 'redis-tools' 'redis-cli, and the libraries of the servers (it starts no service)'
         ;;
     count)

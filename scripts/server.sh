@@ -56,7 +56,8 @@ update machine
 packages="$name-server $name-tools"
 # shellcheck disable=SC2086 # one word a package
 if apt_with machine apt-cache show $packages >/dev/null 2>&1; then
-    unpack machine $packages || fail "apt knows it but could not download it."
+    unpack machine $packages || fail "apt knows it but could not download it.
+$(update_errors)"
 elif [ "$name" = valkey ] && [ "$(debian_release)" = bookworm ] && write_sources backports deb bookworm-backports; then
     update backports
     unpack backports $packages || fail "the backports of Debian 12 could not be read:
