@@ -212,6 +212,7 @@ fn users_with_additions_can_do_what_these_are_for() {
                 "PUNSUBSCRIBE __keyspace@0__:jobs:*",
             ],
         ),
+        ("worker", "under Sentinel", &["ROLE"]),
         ("operator", "remove keys", &["DEL jobs:1"]),
     ] {
         for line in lines {
