@@ -107,11 +107,11 @@ func (r *Run[T]) Fail(ctx context.Context, reason error) error {
 }
 
 func encode[T any](result T) (string, error) {
-	switch result := any(result).(type) {
-	case string:
-		return result, nil
-	case []byte:
-		return string(result), nil
+	switch result := any(&result).(type) {
+	case *string:
+		return *result, nil
+	case *[]byte:
+		return string(*result), nil
 	}
 	stored, err := json.Marshal(result)
 	if err != nil {

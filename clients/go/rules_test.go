@@ -229,4 +229,8 @@ func TestResultsAreStoredAsTheirTypeSays(t *testing.T) {
 	if result, _ := decode[string](`"quoted"`); result != `"quoted"` {
 		t.Error(result)
 	}
+	// The type of the work says it, not that of one result.
+	if stored, _ := encode[any]("text"); stored != `"text"` {
+		t.Error(stored)
+	}
 }
