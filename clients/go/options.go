@@ -59,7 +59,7 @@ func Disk() Option { return func(s *settings) { s.confirm.isDisk = true } }
 func Within(within time.Duration) Option {
 	return func(s *settings) {
 		s.check(within >= time.Millisecond, "Within", "1 ms or more", within)
-		s.confirm.within = within
+		s.confirm.within = min(within, never)
 	}
 }
 

@@ -172,10 +172,10 @@ func TestRenewalsAskForWhatIsLeftOfMaxHold(t *testing.T) {
 
 func TestTimesWithoutEndAreNotOver(t *testing.T) {
 	const endless = time.Duration(1<<63 - 1)
-	s := &script{answers: [][]any{{ReplyError("LOADING")}, {[]any{"t", int64(7)}}}}
-	lock := NewLock(NewClient(s.find), "k", Wait(endless), RetryFor(endless), MaxHold(endless))
+	s := &script{answers: [][]any{{ReplyError("LOADING"), int64(0)}, {[]any{"t", int64(7)}, int64(1)}}}
+	lock := NewLock(NewClient(s.find), "k", Wait(endless), RetryFor(endless), MaxHold(endless), Replicas(1), Within(endless))
 	hold, err := lock.Acquire(context.Background())
-	if err != nil || hold.Err() != nil {
+	if err != nil || hold.Err() != nil || answerWithin+lock.confirm.within < 0 {
 		t.Fatal(err, hold)
 	}
 	hold.lease.over() // It is not renewed.
