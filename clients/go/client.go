@@ -104,8 +104,7 @@ func until[T any](ctx context.Context, work func() (T, error), throwAway func(T)
 				throwAway(result)
 			}
 		}()
-		var nothing T
-		return nothing, context.Cause(ctx)
+		return *new(T), context.Cause(ctx)
 	}
 }
 
@@ -174,19 +173,13 @@ func (s *session) open(ctx context.Context) error {
 	return err
 }
 
-// exchange sends the commands in one write, and returns their replies. The connection ends with the context.
+// exchange sends the commands in one write, and returns their replies. The connection ends with the context, whatever the
+// library does then: a greeting can wait for the user's own provider of credentials.
 func (s *session) exchange(ctx context.Context, commands ...[]any) ([]any, error) {
 	conn := s.conn
-	if conn == nil { // It has ended with the context, right behind the replies before.
-		return nil, context.Cause(ctx)
-	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	replies, err := conn.Do(commands...)
-	if !stop() || err != nil {
+	replies, err := until(ctx, func() ([]any, error) { return conn.Do(commands...) }, func([]any) {})
+	if err != nil {
 		s.close(true)
-	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
 	}
 	return replies, err
 }

@@ -121,13 +121,15 @@ func TestConfirmationsGoBehindTheirCommand(t *testing.T) {
 }
 
 func TestContextThatEndsBehindRoleEndsTheConfirmation(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	s := &script{answers: [][]any{{int64(1), []any{"master", int64(9), []any{}}}, {int64(1)}}}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	s := &script{answers: [][]any{{int64(1), []any{"master", int64(9), []any{}}}, silence}}
 	asking := &session{request: request{claim: &NewLock(NewClient(s.find), "k").claim}, conn: newScriptConn(s)}
 	_, err := confirmation{isAll: true}.perform(ctx, asking, []any{"RENEW"})
-	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !errors.Is(err, context.DeadlineExceeded) || len(s.asked) != 2 || asking.conn != nil {
+		t.Fatal(err, s.asked)
 	}
 }
 
