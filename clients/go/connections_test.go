@@ -96,6 +96,59 @@ func TestUserPasswordAndDatabaseAreThoseOfTheClient(t *testing.T) {
 	}
 }
 
+// withoutDeadlines is a connection that has none, as those through SSH.
+type withoutDeadlines struct{ net.Conn }
+
+func (withoutDeadlines) SetDeadline(time.Time) error      { return errors.ErrUnsupported }
+func (withoutDeadlines) SetReadDeadline(time.Time) error  { return errors.ErrUnsupported }
+func (withoutDeadlines) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
+
+func TestConnectionsNeedNoDeadlines(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	dial := func(_ context.Context, network, address string) (net.Conn, error) {
+		conn, err := net.Dial(network, address)
+		return withoutDeadlines{conn}, err
+	}
+	theirs := redis.NewClient(&redis.Options{Addr: s.address, Dialer: dial, ReadTimeout: -2, WriteTimeout: -2})
+	client := closing(t, goredis.New(theirs), theirs)
+	none(t, dsync.NewLock(client, "k").Do(background, func(context.Context) error { return nil }))
+}
+
+func TestTryIsShortWhateverTheProviderOfCredentialsDoes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	hanging := make(chan struct{})
+	provider := func() (user, password string) { <-hanging; return "", "" }
+	theirs := redis.NewClient(&redis.Options{Addr: s.address, CredentialsProvider: provider})
+	client := closing(t, goredis.New(theirs), theirs)
+	defer close(hanging)
+	tried := make(chan error, 1)
+	go func() { _, err := dsync.NewLock(client, "k").TryAcquire(background); tried <- err }()
+	select {
+	case err := <-tried:
+		if !errors.Is(err, dsync.ErrNotAcquired) {
+			t.Error(err)
+		}
+	case <-time.After(soon):
+		t.Error("it waits for the provider")
+	}
+}
+
+// The race detector sees whether the options are read while the client changes them: at its first connection.
+func TestClientOfTheProgramIsUsedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for i := 0; i < 10; i++ {
+		theirs := redis.NewClient(&redis.Options{Addr: s.address})
+		client := closing(t, goredis.New(theirs), theirs)
+		pinged := make(chan error)
+		go func() { pinged <- theirs.Ping(background).Err() }()
+		must[bool](t)(dsync.NewLock(client, "k").Locked(background))
+		none(t, <-pinged)
+	}
+}
+
 func words(texts []string) []any {
 	var words []any
 	for _, text := range texts {

@@ -51,8 +51,10 @@ func connect(ctx context.Context, client *redis.Client) (dsync.Conn, error) {
 	options.Protocol = 2
 	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
 	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0
-	options.ReadTimeout, options.WriteTimeout = -1, -1
-	options.MaxRetries, options.DialerRetries, options.Limiter = -1, 1, nil
+	// No deadlines are set: not all connections have them, those through SSH for instance.
+	options.ReadTimeout, options.WriteTimeout = -2, -2
+	// The client writes to its configuration of notifications, which RESP2 does not have.
+	options.MaxRetries, options.DialerRetries, options.Limiter, options.MaintNotificationsConfig = -1, 1, nil, nil
 	// Commands and replies are short, and those of the library are 32 KiB.
 	options.ReadBufferSize, options.WriteBufferSize = 4096, 4096
 	return &conn{client: redis.NewClient(&options), dialled: dialled}, nil
