@@ -25,6 +25,9 @@ func (a *asking) untilOver(ctx context.Context) (answer, error) {
 	patience := &patience{session: &a.session, retryFor: a.retryFor, deadline: a.deadline}
 	for {
 		got, err := a.once(ctx)
+		if err == nil && a.client.isClosed.Load() {
+			err = Final(ErrClosed)
+		}
 		if err == nil && ctx.Err() != nil && got.kind != granted {
 			err = context.Cause(ctx)
 		}

@@ -104,6 +104,25 @@ func TestDeadlineOfTheContextEndsTheWait(t *testing.T) {
 	}
 }
 
+func TestClosedClientLeavesTheQueue(t *testing.T) {
+	withEach(t, func(t *testing.T, s *server, client *dsync.Client) {
+		s.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60000)
+		failed := make(chan error)
+		go func() {
+			_, err := dsync.NewLock(client, "k").Acquire(background)
+			failed <- err
+		}()
+		eventually(t, "a waiter", func() bool { return s.waiters("DLOCK", "k") == "1" })
+		client.Close()
+		if err := <-failed; !errors.Is(err, dsync.ErrClosed) {
+			t.Fatal(err)
+		}
+		if waiters := s.waiters("DLOCK", "k"); waiters != "0" {
+			t.Fatal(waiters)
+		}
+	})
+}
+
 func TestLossCancelsTheWorkWithItsCause(t *testing.T) {
 	withEach(t, func(t *testing.T, s *server, client *dsync.Client) {
 		var cause, inWork error

@@ -156,11 +156,11 @@ func limit(ctx context.Context, within time.Duration) (context.Context, context.
 }
 
 func (s *session) open(ctx context.Context) error {
-	if s.client.isClosed.Load() {
-		return Final(ErrClosed)
-	}
 	if s.conn != nil {
 		return nil
+	}
+	if s.client.isClosed.Load() {
+		return Final(ErrClosed)
 	}
 	var err error
 	if s.node, err = s.client.find(ctx, s.key); err != nil {
