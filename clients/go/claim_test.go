@@ -206,6 +206,19 @@ func TestLeaseIsRenewedWithAnotherLength(t *testing.T) {
 	}
 }
 
+func TestLengthThatTheServerRefusesDoesNotCount(t *testing.T) {
+	_, client := start(t)
+	hold := must[*dsync.Hold](t)(dsync.NewLock(client, "k", dsync.Lease(time.Second)).Acquire(background))
+	if err := hold.Renew(background, 48*time.Hour); err == nil || !strings.Contains(err.Error(), "max-lease-ms") {
+		t.Fatal(err)
+	}
+	select {
+	case <-hold.Context().Done():
+		t.Fatal(hold.Err())
+	case <-time.After(3 * time.Second):
+	}
+}
+
 func TestHoldIsLostAtItsMaxHold(t *testing.T) {
 	_, client := start(t)
 	lock := dsync.NewLock(client, "k", dsync.Lease(600*time.Millisecond), dsync.MaxHold(1500*time.Millisecond))

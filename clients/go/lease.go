@@ -175,12 +175,13 @@ func (l *lease) notFound(trouble error) {
 func (l *lease) notRenewed(trouble error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	level := logger().Info
+	if !passes(trouble) {
+		// A length that the server refuses does not count from now on.
+		level, l.wanted = logger().Warn, l.terms
+	}
 	if l.trouble == nil {
 		l.pause = firstPause
-		level := logger().Info
-		if !passes(trouble) {
-			level = logger().Warn
-		}
 		go level("the hold is not renewed, asking again", "key", l.loss.Key, "error", trouble)
 	}
 	l.trouble = trouble
