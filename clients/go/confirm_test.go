@@ -224,6 +224,38 @@ func TestSecondEndOfAHoldHeedsItsContext(t *testing.T) {
 	}
 }
 
+func TestSecondCallOfAnEndMayRepeatTheFirst(t *testing.T) {
+	release := func(ctx context.Context, run *Run[string]) error { return run.Release(ctx) }
+	done := func(ctx context.Context, run *Run[string]) error { return run.Done(ctx, "r") }
+	failed := func(ctx context.Context, run *Run[string]) error { return run.Fail(ctx, io.EOF) }
+	for name, row := range map[string]struct {
+		first, second func(context.Context, *Run[string]) error
+		// The server is silent behind these answers until the first call has given up.
+		before [][]any
+		after  []any
+		want   error
+	}{
+		"it may be released already":  {release, release, nil, []any{int64(0)}, nil},
+		"another end repeats nothing": {release, failed, nil, []any{int64(0)}, ErrHoldLost},
+		// The second DONE writes nothing, so WAIT behind it tells nothing.
+		"it is done, and not confirmed": {done, done, [][]any{{int64(1), int64(1), int64(0)}}, []any{int64(1), int64(1)}, ErrNotConfirmed},
+		"it may be done already":        {done, done, nil, []any{int64(1), int64(1)}, ErrNotConfirmed},
+	} {
+		s, run := runOf(append(row.before, silence)...)
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		if err := row.first(ctx, run); err == nil {
+			t.Error(name, s.asked)
+		}
+		cancel()
+		s.mu.Lock()
+		s.answers = [][]any{row.after}
+		s.mu.Unlock()
+		if err := row.second(context.Background(), run); !errors.Is(err, row.want) {
+			t.Error(name, err, s.asked)
+		}
+	}
+}
+
 func TestZeroOfALaterReleaseIsItsRepetition(t *testing.T) {
 	_, run := runOf([]any{io.EOF}, []any{int64(0)})
 	if err := run.Release(context.Background()); err != nil {

@@ -68,16 +68,22 @@ func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, wor
 	}
 	// The repetition of a DONE of a run is answered as the first, and a hold that is lost has most likely lapsed.
 	zeroIsLost := verb == finish && g.request.family == works || g.Err() != nil
-	mayBeDone := false
-	for isFirst := true; ; isFirst = false {
+	for {
 		commands := g.commands(confirm, verb, words...)
 		replies, err := session.send(ctx, answerWithin, confirm, commands...)
 		reply, err := session.reply(ctx, replies, len(commands)-1, err)
-		counts := number(reply) > 0 || !(isFirst || zeroIsLost)
-		isKnown := !mayBeDone || len(replies) == 2 && number(replies[0]) > 0
+		counts := number(reply) > 0 || g.said == verb && !zeroIsLost
+		isKnown := g.doubted != verb || len(replies) == 2 && number(replies[0]) > 0
 		if !isKnown && (isNotConfirmed(err) || err == nil && confirm.isWanted() && counts) {
 			// A repetition writes nothing, so WAIT behind it tells nothing.
 			return false, session.named(&NotConfirmed{Wanted: max(1, confirm.replicas)})
+		}
+		if err == nil || tellsTheEnd(err) {
+			return counts, nil
+		}
+		g.said = verb
+		if refusal := ReplyError(""); !errors.As(err, &refusal) {
+			g.doubted = verb
 		}
 		for isNotConfirmed(err) && session.conn != nil {
 			if err := patience.wait(ctx, err); err != nil {
@@ -87,11 +93,6 @@ func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, wor
 				return true, nil
 			}
 		}
-		if err == nil || tellsTheEnd(err) {
-			return counts, nil
-		}
-		var refusal ReplyError
-		mayBeDone = mayBeDone || !errors.As(err, &refusal)
 		if err := patience.wait(ctx, err); err != nil {
 			return false, err
 		}

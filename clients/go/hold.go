@@ -20,6 +20,8 @@ type grip struct {
 	// Ending is full while a command that ends the hold is on its way, and hasEnded is set when it was answered.
 	ending   chan struct{}
 	hasEnded bool
+	// Said is the verb of such a command that was not answered, doubted where it may have ended the hold all the same.
+	said, doubted string
 }
 
 func newHold(r request, got answer, sent time.Duration) *Hold {
