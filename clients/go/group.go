@@ -64,7 +64,7 @@ func (g *Group) Wait(ctx context.Context) (Round, error) {
 	for {
 		reply, err := g.claim.repeat(ctx, command, longestBlock+answerWithin)
 		if err != nil {
-			return Round{}, anyOf(context.Cause(ctx), err)
+			return Round{}, err
 		}
 		if tally, isArray := reply.([]any); isArray && len(tally) == 2 {
 			return Round{Done: int(number(tally[0])), Lapsed: int(number(tally[1]))}, nil

@@ -30,8 +30,8 @@ type patience struct {
 // answered notes that the server has answered, so that the next failure counts afresh.
 func (p *patience) answered() { p.failingSince, p.pause, p.unconfirmed = 0, 0, nil }
 
-// wait pauses before the next attempt. It returns the error, with the key and the address, if that does not pass, or if
-// the time is over. Then an earlier answer that was not confirmed says more than that the last attempt had none.
+// wait pauses before the next attempt. It returns the error, with the key and the address, if that does not pass, or if the
+// time is over; that of a context that has ended instead. An earlier answer that was not confirmed says more than both.
 func (p *patience) wait(ctx context.Context, err error) error {
 	err = p.session.named(err)
 	if ctx.Err() == nil && !passes(err) {
@@ -45,7 +45,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	}
 	left := min(p.deadline, p.failingSince+p.retryFor) - now()
 	if !sleep(ctx, min(p.pause/2+time.Duration(rand.Int63n(int64(p.pause/2))), left)) {
-		return anyOf(p.unconfirmed, err)
+		return anyOf(p.unconfirmed, anyOf(p.session.named(context.Cause(ctx)), err))
 	}
 	if p.pause == firstPause {
 		logger().Info("asking again", "key", p.session.key, "error", err)
@@ -56,14 +56,8 @@ func (p *patience) wait(ctx context.Context, err error) error {
 
 // sleep returns after so long whether there was such a time, and the context has not ended meanwhile.
 func sleep(ctx context.Context, long time.Duration) bool {
-	if long <= 0 {
-		return false
-	}
-	timer := time.NewTimer(long)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
+	limited, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	<-limited.Done()
+	return long > 0 && ctx.Err() == nil
 }

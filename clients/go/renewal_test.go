@@ -246,7 +246,19 @@ func TestDeadlineOfTheContextTellsWhatIsNotConfirmed(t *testing.T) {
 	}
 }
 
-func TestContextThatHasEndedSendsNothing(t *testing.T) {
+func TestContextThatEndsInAPauseIsTheError(t *testing.T) {
+	s := &script{}
+	for i := 0; i < 50; i++ {
+		s.answers = append(s.answers, []any{io.EOF})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := NewLock(NewClient(s.find), "k").Locked(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+}
+
+func TestContextThatHasEndedSendsNoRequest(t *testing.T) {
 	s := &script{}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
