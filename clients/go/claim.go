@@ -129,8 +129,8 @@ func (c *claim) repeat(ctx context.Context, command []any, within time.Duration)
 
 // ask asks until the answer is a grant, of which it returns the hold, or work that is done.
 func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
-	if err := anyOf(c.err, context.Cause(ctx)); err != nil {
-		return nil, answer{}, err
+	if c.err != nil {
+		return nil, answer{}, c.err
 	}
 	asked := *c
 	a := &asking{session: session{request: request{claim: &asked}}, deadline: now() + c.wait}
@@ -138,6 +138,9 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 	if c.isTry() {
 		a.deadline = now() + longestTry/2
 		asked.confirm.within = min(asked.confirm.within, farewellOfTry)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, answer{}, a.refusal(ctx, answer{}, err)
 	}
 	got, err := a.untilOver(ctx)
 	if err == nil && got.kind == granted {

@@ -265,4 +265,11 @@ func TestContextThatHasEndedSendsNoRequest(t *testing.T) {
 	if _, err := NewLock(NewClient(s.find), "k").Acquire(ctx); !errors.Is(err, context.Canceled) || len(s.asked) > 0 {
 		t.Fatal(err, s.asked)
 	}
+	// A deadline that has passed is the end of a wait, as one that passes later: only the holders are asked for.
+	ctx, cancel = context.WithTimeout(context.Background(), -1)
+	defer cancel()
+	_, err := NewLock(NewClient(s.find), "k").Acquire(ctx)
+	if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) || len(s.asked) != 1 {
+		t.Fatal(err, s.asked)
+	}
 }
