@@ -164,6 +164,7 @@ func (s *session) open(ctx context.Context) error {
 	}
 	var err error
 	if s.node, err = s.client.find(ctx, s.key); err != nil {
+		s.node.Name = "no server is found"
 		return err
 	}
 	if s.conn = s.client.takeIdle(s.node.Name); s.conn == nil {

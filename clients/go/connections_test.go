@@ -175,6 +175,12 @@ func TestClientsOfRingsAndClosedClientsFail(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Ring") {
 		t.Error(err)
 	}
+	unfound := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	_, err = dsync.NewLock(goredis.New(unfound), "k", dsync.RetryFor(0)).Acquire(background)
+	unfound.Close()
+	if err == nil || !strings.Contains(err.Error(), `"k": no server is found: `) {
+		t.Error(err)
+	}
 	_, client := start(t)
 	client.Close()
 	if _, err := dsync.NewLock(client, "k").Acquire(background); !errors.Is(err, dsync.ErrClosed) {
