@@ -88,7 +88,7 @@ func (c *claim) Do(ctx context.Context, work func(ctx context.Context) error) er
 	return hold.during(ctx, work, func(ctx context.Context, _ error) error { return hold.quietly(hold.Release(ctx)) })
 }
 
-// Locked returns whether a try would be refused because others hold the key. It takes nothing.
+// Locked returns whether anybody holds the key; of a semaphore, whether fewer than its [Permits] are free. It takes nothing.
 func (c *claim) Locked(ctx context.Context) (bool, error) {
 	info, err := c.info(ctx)
 	if c.family == semaphores {
