@@ -131,7 +131,7 @@ func (l *lease) asks(sent time.Duration) (terms, error) {
 		return terms{}, anyOf(context.Cause(l.context), errReleased)
 	}
 	asks := l.wanted
-	asks.asked = min(asks.length, l.end-sent)
+	asks.asked = min(asks.length, (l.end - sent).Truncate(time.Millisecond))
 	l.lastSent = sent
 	l.shortened = min(l.shortened, sent+asks.asked-asks.margin)
 	return asks, nil
@@ -177,8 +177,7 @@ func (l *lease) notRenewed(trouble error) {
 	defer l.mu.Unlock()
 	level := logger().Info
 	if !passes(trouble) {
-		// A length that the server refuses does not count from now on.
-		level, l.wanted = logger().Warn, l.terms
+		level, l.wanted = logger().Warn, l.terms // A length that the server refuses does not count.
 	}
 	if l.trouble == nil {
 		l.pause = firstPause

@@ -207,8 +207,9 @@ func (s *settings) complete() {
 	}
 }
 
-// terms returns those of a lease of this length.
+// terms returns those of a lease of this length, in milliseconds as the server is told.
 func (s settings) terms(length time.Duration) (terms, error) {
+	length = length.Truncate(time.Millisecond)
 	margin := defaultMargin(length)
 	if s.margin != nil {
 		margin = *s.margin

@@ -170,6 +170,24 @@ func TestRenewalsAskForWhatIsLeftOfMaxHold(t *testing.T) {
 	}
 }
 
+func TestLeaseIsNoLongerThanTheServerIsTold(t *testing.T) {
+	const part = 900 * time.Microsecond
+	l := leaseOf(t, 0, Lease(time.Minute+part), Margin(0), MaxHold(time.Hour+part))
+	if told := time.Duration(millis(l.terms.asked)) * time.Millisecond; l.until()-l.sent > told {
+		t.Error(l.until()-l.sent, told)
+	}
+	hold := held(nil, "k", time.Minute)
+	hold.lease.over()
+	if err := hold.Renew(context.Background(), part); err == nil || !strings.Contains(err.Error(), "Lease") {
+		t.Error(err)
+	}
+	l.resize(terms{length: 2 * time.Hour})
+	asks, err := l.asks(l.sent)
+	if told := time.Duration(millis(asks.asked)) * time.Millisecond; err != nil || asks.asked > told {
+		t.Error(asks, told, err)
+	}
+}
+
 func TestTimesWithoutEndAreNotOver(t *testing.T) {
 	const endless = time.Duration(1<<63 - 1)
 	s := &script{answers: [][]any{{ReplyError("LOADING"), int64(0)}, {[]any{"t", int64(7)}, int64(1)}}}
