@@ -71,16 +71,6 @@ func (c *Client) takeIdle(node string) Conn {
 	return conns[last]
 }
 
-// lookUp looks a node up afresh. The idle connections to it may be of the same kind as the one that failed.
-func (c *Client) lookUp(node Node) {
-	c.mu.Lock()
-	c.closeIdle(node.Name)
-	c.mu.Unlock()
-	if node.LookUp != nil {
-		node.LookUp()
-	}
-}
-
 func (c *Client) find(ctx context.Context, key string) (Node, error) {
 	return until(ctx, func() (Node, error) { return c.findNode(ctx, key) }, func(Node) {})
 }
@@ -111,8 +101,8 @@ func until[T any](ctx context.Context, work func() (T, error), throwAway func(T)
 // session sends the commands of one request, one after the other over one connection for as long as that is of use.
 type session struct {
 	request
-	// Node is where the key was looked for last.
-	node Node
+	// Node is where the key was looked for last, and next where it is to be looked for, if that is known.
+	node, next Node
 	// Conn is nil before the first command, and after one whose replies have not all come: what comes late would be taken
 	// for the next one.
 	conn Conn
@@ -163,7 +153,10 @@ func (s *session) open(ctx context.Context) error {
 		return Final(ErrClosed)
 	}
 	var err error
-	if s.node, err = s.client.find(ctx, s.key); err != nil {
+	if s.node, s.next = s.next, (Node{}); s.node.Connect == nil {
+		s.node, err = s.client.find(ctx, s.key)
+	}
+	if err != nil {
 		s.node.Name = "no server is found"
 		return err
 	}
@@ -187,10 +180,23 @@ func (s *session) exchange(ctx context.Context, commands ...[]any) ([]any, error
 
 // heed has the server looked up afresh if another one may have the key after this error, unless the caller has given up.
 func (s *session) heed(ctx context.Context, err error) {
-	if err != nil && speaksOfAnother(err) {
-		s.close(true)
-		if ctx.Err() == nil {
-			s.client.lookUp(s.node)
+	if err == nil || !speaksOfAnother(err) {
+		return
+	}
+	s.close(true)
+	var reply ReplyError
+	errors.As(err, &reply)
+	if address := reply.asked(); address != "" && s.node.Asked != nil {
+		s.next = s.node.Asked(address)
+		return
+	}
+	if ctx.Err() == nil {
+		// The idle connections may be of the same kind as the one that failed.
+		s.client.mu.Lock()
+		s.client.closeIdle(s.node.Name)
+		s.client.mu.Unlock()
+		if s.node.LookUp != nil {
+			s.node.LookUp()
 		}
 	}
 }

@@ -28,6 +28,7 @@ type line struct {
 // renewal is one that is due. Heard is told how it ended.
 type renewal struct {
 	*grip
+	node  Node
 	asks  terms
 	heard chan error
 }
@@ -37,13 +38,15 @@ func (g *grip) renew() error {
 	ctx, cancel := limit(context.Background(), answerWithin)
 	defer cancel()
 	client := g.request.client
-	node, err := client.find(ctx, g.Key())
-	if err != nil {
-		g.lease.notRenewed(err)
-		return err
-	}
 	due := renewal{grip: g, heard: make(chan error, 1)}
-	found, _ := client.lines.LoadOrStore(lineKey{node.Name, g.request.confirm}, &line{busy: make(chan struct{}, 1)})
+	if due.node, _ = g.next.Swap(Node{}).(Node); due.node.Connect == nil {
+		var err error
+		if due.node, err = client.find(ctx, g.Key()); err != nil {
+			g.lease.notRenewed(err)
+			return err
+		}
+	}
+	found, _ := client.lines.LoadOrStore(lineKey{due.node.Name, g.request.confirm}, &line{busy: make(chan struct{}, 1)})
 	l := found.(*line)
 	l.mu.Lock()
 	if l.due = append(l.due, due); len(l.due) == 1 {
@@ -86,17 +89,19 @@ func renewAll(due []renewal) {
 	if len(live) == 0 {
 		return
 	}
-	session := &session{request: live[0].request}
+	session := &session{request: live[0].request, next: live[0].node}
 	defer session.close(false)
 	confirm := session.confirm
 	replies, err := session.send(context.Background(), within, confirm, commands...)
 	for i, one := range live {
+		session.request = one.request
 		reply, failure := session.reply(context.Background(), replies, i, err)
+		one.next.Store(session.next)
+		session.next = Node{}
 		// What needs no confirmation counts, whatever has become of the others.
 		if reply != nil && !(confirm.isWanted() && needsConfirmation(reply)) {
 			failure = nil
 		}
-		session.request = one.request
 		failure = session.named(failure)
 		switch {
 		case failure == nil && number(reply) > 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 )
@@ -20,6 +21,9 @@ type Node struct {
 	// LookUp, where there is one, makes known that another node may have the key, or that this one has not answered. It
 	// waits for nothing.
 	LookUp func()
+	// Asked, where there is one, returns the node that this one has named by ASK. Its connections say ASKING before each
+	// command.
+	Asked func(address string) Node
 }
 
 // Conn is a connection to one server, which speaks RESP2. It has no time-outs: who waits too long closes it.
@@ -40,6 +44,16 @@ func (e ReplyError) Error() string { return string(e) }
 func (e ReplyError) code() string {
 	code, _, _ := strings.Cut(string(e), " ")
 	return code
+}
+
+// asked returns the address that ASK names, or nothing.
+func (e ReplyError) asked() string {
+	words := strings.Fields(string(e))
+	if len(words) != 3 || words[0] != "ASK" {
+		return ""
+	}
+	port := strings.LastIndex(words[2], ":")
+	return net.JoinHostPort(strings.Trim(words[2][:max(port, 0)], "[]"), words[2][port+1:])
 }
 
 // The replies of a server that cannot serve now: another attempt, perhaps at another server, can succeed. True are

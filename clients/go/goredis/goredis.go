@@ -20,28 +20,35 @@ func New(client redis.UniversalClient) *dsync.Client {
 	return dsync.NewClient(func(ctx context.Context, key string) (dsync.Node, error) {
 		switch client := client.(type) {
 		case *redis.Client:
-			return node(client, nil), nil
+			return node(*client.Options(), nil, false), nil
 		case *redis.ClusterClient:
 			primary, err := client.MasterForKey(ctx, key)
 			if err != nil {
 				return dsync.Node{}, err
 			}
-			return node(primary, func() { client.ReloadState(context.Background()) }), nil
+			return node(*primary.Options(), func() { client.ReloadState(context.Background()) }, false), nil
 		}
 		err := fmt.Errorf("goredis: %T is no client of one server, of Sentinels or of a cluster", client)
 		return dsync.Node{}, dsync.Final(err)
 	})
 }
 
-// node returns the one that a client is for. Where Sentinel names it, the dialer of the client asks for it each time.
-func node(client *redis.Client, lookUp func()) dsync.Node {
-	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, client) }
-	return dsync.Node{Name: client.Options().Addr, Connect: open, LookUp: lookUp}
+// node returns the one of these options. Where Sentinel names it, the dialer asks for it each time.
+func node(options redis.Options, lookUp func(), isAsked bool) dsync.Node {
+	name := options.Addr
+	if isAsked {
+		name += " by ASK"
+	}
+	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, options, isAsked) }
+	return dsync.Node{Name: name, Connect: open, LookUp: lookUp, Asked: func(address string) dsync.Node {
+		other := options
+		other.Addr = address
+		return node(other, lookUp, true)
+	}}
 }
 
-// connect opens a connection as those of the client, which has no time-outs and repeats nothing.
-func connect(ctx context.Context, client *redis.Client) (dsync.Conn, error) {
-	options := *client.Options()
+// connect opens a connection with the options of the client, which has no time-outs and repeats nothing.
+func connect(ctx context.Context, options redis.Options, isAsked bool) (dsync.Conn, error) {
 	// Dialled here, because the library goes on dialling when the context has ended, and logs each failure.
 	dialled, err := options.Dialer(ctx, options.Network, options.Addr)
 	if err != nil {
@@ -57,24 +64,32 @@ func connect(ctx context.Context, client *redis.Client) (dsync.Conn, error) {
 	options.MaxRetries, options.DialerRetries, options.Limiter, options.MaintNotificationsConfig = -1, 1, nil, nil
 	// Commands and replies are short, and those of the library are 32 KiB.
 	options.ReadBufferSize, options.WriteBufferSize = 4096, 4096
-	return &conn{client: redis.NewClient(&options), dialled: dialled}, nil
+	return &conn{redis.NewClient(&options), dialled, isAsked}, nil
 }
 
 // conn is one connection, with a client that it has for itself. The first command greets the server.
 type conn struct {
 	client  *redis.Client
 	dialled net.Conn
+	// IsAsked is whether the node answers for keys of a slot that it does not have yet.
+	isAsked bool
 }
 
 func (c *conn) Do(commands ...[]any) ([]any, error) {
 	ctx := context.Background()
 	pipeline := c.client.Pipeline()
 	for _, command := range commands {
+		if c.isAsked {
+			pipeline.Do(ctx, "ASKING")
+		}
 		pipeline.Do(ctx, command...)
 	}
 	asked, failed := pipeline.Exec(ctx)
 	replies := make([]any, 0, len(asked))
 	for _, command := range asked {
+		if command.Name() == "asking" {
+			continue
+		}
 		reply, err := command.(*redis.Cmd).Result()
 		refusal, isRefusal := reasonOf(err).(dsync.ReplyError)
 		switch {
