@@ -89,3 +89,20 @@ def waiter_and_hold_move_with_their_slot(lab: Lab) -> None:
     took = time.monotonic() - begun
     assert took < SERVED_WITHIN, f"served {took:.1f} s after the key was free"
     is_(lab.driver.ask("release", **{"as": "w"}), "released")
+
+
+@row("cluster")
+def half_of_a_slot_that_moves_is_used(lab: Lab) -> None:
+    """One of its keys has moved, another is new, and the move goes no further for longer than a lease."""
+    moved, new, target = lab.key, f"{{{lab.key}}}new", lab.elsewhere
+    fence = hold(lab, moved, lease=3_000)["fence"]
+    lab.cluster.move_keys(moved, target, lab.server)
+    words = {"family": "lock", "key": new, "lease": 3_000, "wait": 5_000, "limit": 1}
+    is_(lab.driver.ask("acquire", **{"as": "new"}, **words), "held")
+    for name in ("h", "new"):
+        is_(lab.driver.ask("until_lost", ms=5_000, **{"as": name}), "held")
+    lab.cluster.move(moved, target, lab.server)
+    assert first_holder(lab, moved, target)["fence"] == fence
+    for name in ("h", "new"):
+        is_(lab.driver.ask("until_lost", ms=2_000, **{"as": name}), "held")
+        is_(lab.driver.ask("release", **{"as": name}), "released")

@@ -369,14 +369,19 @@ class Cluster:
     def move(self, key: str, target: Server, source: Optional[Server] = None) -> None:
         """Moves the slot of a key with everything in it, as redis-cli does."""
         source = source or self.owner_of(key)
-        self.begin_to_move(key, target, source)
-        slot = int(source.client().execute_command("CLUSTER", "KEYSLOT", key))
+        slot = self.move_keys(key, target, source)
         target_id = self.id_of(target)
-        while keys := source.client().execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
-            source.client().execute_command("MIGRATE", target.address, target.port, "", 0, 5_000, "KEYS", *keys)
         for node in (target, source, *self.nodes):
             with contextlib.suppress(redis.ResponseError):  # Replicas refuse it, and learn it from the others.
                 node.client().execute_command("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+
+    def move_keys(self, key: str, target: Server, source: Server) -> int:
+        """Begins to move the slot of a key, and moves all keys in it. Returns the slot."""
+        self.begin_to_move(key, target, source)
+        slot = int(source.client().execute_command("CLUSTER", "KEYSLOT", key))
+        while keys := source.client().execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+            source.client().execute_command("MIGRATE", target.address, target.port, "", 0, 5_000, "KEYS", *keys)
+        return slot
 
     def close(self) -> None:
         for node in self.nodes:
