@@ -1,19 +1,22 @@
 //! How the primary is found that Sentinel names.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
-use std::{io, thread};
-
-use redis::sentinel::SentinelClient;
-use redis::{Client, RedisError, RedisResult};
-
-use crate::signal::lock;
-
-// Tasks and threads may ask the same Sentinel client, so with tokio its lock is one that tasks can wait for.
 #[cfg(not(feature = "tokio"))]
 use std::sync::Mutex as ClientMutex;
+use std::time::Duration;
+#[cfg(not(feature = "tokio"))]
+use std::{io, thread, time::Instant};
+
+#[cfg(not(feature = "tokio"))]
+use redis::RedisError;
+use redis::sentinel::SentinelClient;
+use redis::{Client, RedisResult};
 #[cfg(feature = "tokio")]
 use tokio::sync::Mutex as ClientMutex;
+
+#[cfg(feature = "tokio")]
+use crate::aio::within;
+use crate::signal::lock;
 
 /// Who is asked, and whom they named last.
 pub(crate) struct Found {
@@ -51,13 +54,24 @@ impl Found {
         client
     }
 
-    /// Finds the primary, for a thread. The client is waited for so long at most: another thread may have it for ever.
+    /// Finds the primary, for a thread, as a task does: that can be ended while it waits for a Sentinel.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn client(&self, limit: Duration) -> RedisResult<Client> {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build()?;
+        let found = runtime.block_on(within(limit, self.client_for_task()));
+        // A look-up of a name, which cannot be ended, is not waited for.
+        runtime.shutdown_background();
+        found
+    }
+
+    /// Finds the primary. The client is waited for so long at most: another thread may have it for ever.
+    #[cfg(not(feature = "tokio"))]
     pub(crate) fn client(&self, limit: Duration) -> RedisResult<Client> {
         let client = match &self.source {
             Source::New(make) => make()?.get_client(),
             Source::One(client) => {
                 let end = Instant::now() + limit;
-                // `blocking_lock` would panic in a thread that runs tasks, though it may block.
                 loop {
                     if let Ok(mut client) = client.try_lock() {
                         break client.get_client();
@@ -87,6 +101,7 @@ impl Found {
 mod tests {
     use std::net::TcpListener;
     use std::sync::{Arc, mpsc};
+    use std::thread;
 
     use redis::sentinel::SentinelServerType;
 

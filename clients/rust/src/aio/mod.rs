@@ -24,6 +24,8 @@ mod tests;
 mod together;
 
 pub use client::{Client, Waits};
+#[cfg(feature = "sentinel")]
+pub(crate) use connection::within;
 pub use hold::Attempt;
 
 /// A [hold](crate::Hold) for tasks.

@@ -33,7 +33,8 @@ pub(crate) fn connect(kind: &Kind, step: Duration) -> RedisResult<Connection> {
             Ok(Connection::Cluster(Box::new(connection)))
         }
         #[cfg(feature = "sentinel")]
-        Kind::Sentinel(primary) => to_one(&primary.client(step * 4)?, step),
+        // The outer limit, which several Sentinels that do not answer can take.
+        Kind::Sentinel(primary) => to_one(&primary.client(step * 8)?, step),
     }
 }
 

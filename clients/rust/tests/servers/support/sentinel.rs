@@ -29,13 +29,20 @@ impl Sentinel {
     }
 
     pub fn client(&self) -> SentinelClient {
-        client(self.sentinels.nth(0).url(), self.sentinels.master()).expect("an address")
+        client(vec![self.sentinels.nth(0).url()], self.sentinels.master()).expect("an address")
     }
 
     /// The primary, as Sentinel names it at each connection.
     pub fn primary(&self) -> dsync_client::Server {
-        let (url, name) = (self.sentinels.nth(0).url(), self.sentinels.master());
-        dsync_client::Server::sentinel(move || client(url.clone(), name))
+        self.primary_behind([])
+    }
+
+    /// The primary, where others are asked before Sentinel.
+    pub fn primary_behind(&self, others: impl IntoIterator<Item = String>) -> dsync_client::Server {
+        let mut urls: Vec<String> = others.into_iter().collect();
+        urls.push(self.sentinels.nth(0).url());
+        let name = self.sentinels.master();
+        dsync_client::Server::sentinel(move || client(urls.clone(), name))
     }
 
     /// Makes the replica the primary while both live: the old primary answers READONLY and UNBLOCKED from then on.
@@ -53,7 +60,7 @@ impl Sentinel {
     }
 }
 
-fn client(sentinel: String, name: &str) -> RedisResult<SentinelClient> {
+fn client(sentinels: Vec<String>, name: &str) -> RedisResult<SentinelClient> {
     let primary = SentinelServerType::Master;
-    SentinelClient::build(vec![sentinel], name.to_owned(), None, primary)
+    SentinelClient::build(sentinels, name.to_owned(), None, primary)
 }

@@ -1,10 +1,12 @@
 //! A failover that Sentinel carries out.
 
+use std::io::Read;
+use std::net::TcpListener;
 use std::thread;
 
 use dsync_client::{Client, Server};
 
-use crate::support::{SECOND, Sentinel};
+use crate::support::{LONG, SECOND, Sentinel};
 
 fn hold_and_waiter_outlive(failover: impl FnOnce(&mut Sentinel)) {
     let mut sentinel = Sentinel::start();
@@ -44,4 +46,18 @@ fn hold_and_waiter_outlive_the_death_of_the_primary() {
         sentinel.first.kill9();
         sentinel.wait_for_promotion();
     });
+}
+
+/// Each attempt left a thread behind that waited for it, and never came to the next one.
+#[test]
+fn sentinel_that_takes_connections_and_never_answers_is_given_up() {
+    let sentinel = Sentinel::start();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("redis://{}", silent.local_addr().unwrap());
+    let client = Client::new(sentinel.primary_behind([address]));
+    let hold = client.lock("jobs").acquire_for(LONG).unwrap();
+    hold.release().unwrap();
+    let (mut asked, _) = silent.accept().unwrap();
+    asked.set_read_timeout(Some(LONG)).unwrap();
+    asked.read_to_end(&mut Vec::new()).unwrap();
 }
