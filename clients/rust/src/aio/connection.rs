@@ -32,8 +32,9 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = RedisResult<T>> + Send + 'a>>;
 /// The connections of a client and its clones.
 pub(crate) struct Connections {
     server: Server,
-    shared: AsyncMutex<Option<Connection>>,
-    /// Counts the shared connections, so that a failure discards the one that it was seen on and not its successor.
+    /// With its number. One that has another number than the next field has failed.
+    shared: AsyncMutex<Option<(u64, Connection)>>,
+    /// The number of the shared connection. A failure raises it, unless it was seen on an earlier one.
     number: AtomicU64,
     idle: Mutex<Vec<Connection>>,
 }
@@ -80,7 +81,7 @@ impl Connections {
             let is_closed = |error: &RedisError| is_of_connection(error) && !error.is_timeout();
             let is_closed = replies.as_ref().is_err_and(is_closed);
             match lent.shared {
-                Some(number) if is_lost => self.discard(number).await,
+                Some(number) if is_lost => self.discard(number),
                 // A new connection may lead to the new primary: by DNS, or by Sentinel. The idle ones lead to the old one.
                 None if is_lost && !is_closed => lock(&self.idle).clear(),
                 _ => {}
@@ -134,27 +135,27 @@ impl Connections {
     async fn shared(&self, effort: Effort) -> RedisResult<Lent> {
         let lock = async { Ok(self.shared.lock().await) };
         let mut shared = within(effort.connect_limit(), lock).await?;
-        let is_new = shared.is_none();
-        let connection = match &*shared {
-            Some(connection) => connection.clone(),
-            None => {
-                let connection = self.connect(effort, None).await?;
-                self.number.fetch_add(1, Ordering::AcqRel);
-                shared.insert(connection).clone()
-            }
+        let number = self.number();
+        let good = shared.take_if(|(of, _)| *of == number);
+        let is_new = good.is_none();
+        let connection = match good {
+            Some((_, connection)) => connection,
+            None => self.connect(effort, None).await?,
         };
+        *shared = Some((number, connection.clone()));
         Ok(Lent {
             connection,
-            shared: Some(self.number()),
+            shared: Some(number),
             is_new,
         })
     }
 
-    async fn discard(&self, number: u64) {
-        let mut shared = self.shared.lock().await;
-        if self.number() == number {
-            *shared = None;
-        }
+    /// Has the next request connect. Waits for no other task, which may connect at this moment.
+    fn discard(&self, number: u64) {
+        let (swapped, not) = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self
+            .number
+            .compare_exchange(number, number + 1, swapped, not);
     }
 
     /// The number of the shared connection, which is another one after a failure.

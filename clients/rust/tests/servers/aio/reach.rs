@@ -52,6 +52,30 @@ async fn try_is_short_whatever_the_server_does() {
     }
 }
 
+/// A try whose reply was overdue waited for the other task, which had the lock of the connection that both share.
+#[tokio::test(flavor = "multi_thread")]
+async fn try_is_short_while_another_task_connects() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    client.ping().await.unwrap();
+    server.stop();
+    let trying = {
+        let client = client.clone();
+        tokio::spawn(async move {
+            assert_short_try(&client, "jobs", &server.port().to_string()).await;
+            server
+        })
+    };
+    sleep(SECOND / 2).await;
+    let hasty = client.clone().with_response_timeout(SECOND / 10);
+    assert!(hasty.ping().await.unwrap_err().is_unreachable());
+    let patient = client.with_response_timeout(LONG);
+    let connecting = tokio::spawn(async move { patient.ping().await });
+    let server = trying.await.unwrap();
+    connecting.abort();
+    server.cont();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn try_is_short_when_the_primary_that_sentinel_names_has_stopped() {
     let sentinel = Sentinel::start();
