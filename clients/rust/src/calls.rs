@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::bounds;
 use crate::error::{Holder, Result};
 use crate::hold::{Hold, Member, Run};
 use crate::once::{Begun, Outcome};
@@ -73,11 +74,12 @@ macro_rules! calls {
             }
 
             /// Sets how long to wait for a connection, and for the reply to a command that does not wait, before both are
-            /// tried anew: at least a millisecond. Two seconds unless set. A server is given so much longer to answer a
+            /// tried anew: 1 ms to 30 days. Two seconds unless set. A server is given so much longer to answer a
             /// wait.
             #[must_use]
             pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
-                self.settings.response_timeout = timeout.max(Duration::from_millis(1));
+                let (shortest, longest, _) = bounds::LEASE;
+                self.settings.response_timeout = timeout.clamp(shortest, longest);
                 self
             }
 

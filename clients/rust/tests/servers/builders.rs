@@ -190,6 +190,25 @@ async fn option_that_no_server_takes_is_named_to_tasks() {
     );
 }
 
+/// Sums of times overflowed, and each request panicked.
+#[tokio::test]
+async fn times_without_end_are_taken() {
+    let server = Server::start();
+    let sync = Client::open(server.url()).unwrap();
+    let tasks = aio::Client::open(server.url()).unwrap();
+    let (longest, wait) = (Duration::MAX, 2 * SECOND);
+    let sync = sync.with_response_timeout(longest).with_patience(longest);
+    let tasks = tasks.with_response_timeout(longest).with_patience(longest);
+    let lock = sync.lock("jobs").max_hold(longest);
+    let hold = lock.acquire_for(longest).unwrap();
+    assert!(lock.acquire_for(wait).is_err());
+    hold.release().unwrap();
+    let lock = tasks.lock("jobs").max_hold(longest);
+    let hold = lock.acquire_for(longest).await.unwrap();
+    assert!(lock.acquire_for(wait).await.is_err());
+    hold.release().await.unwrap();
+}
+
 fn owners(server: &Server, key: &str) -> Vec<Option<String>> {
     let client = Client::open(server.url()).unwrap();
     let Err(Error::NotAcquired { holders, .. }) = client.lock(key).try_acquire() else {
