@@ -43,7 +43,7 @@ impl<C: Half> Hold<C> {
             request,
             grant,
         });
-        half.renew(&shared);
+        half.renewals().add(&shared);
         Hold {
             shared,
             is_settled: false,
@@ -105,7 +105,7 @@ impl<C: Half> Hold<C> {
         let of_hold = &self.shared.lease;
         if !of_hold.is_of_the_parent() {
             let wanted = of_hold.want(lease)?;
-            self.shared.half.renew_earlier();
+            self.shared.half.renewals().look();
             of_hold.answered::<C>(wanted).await;
         }
         self.ensure_held()

@@ -16,7 +16,7 @@ use crate::aio::together::Together;
 use crate::call::Call;
 use crate::cancel::Cancel;
 use crate::error::Result;
-use crate::half::{Half, Reply, Shared};
+use crate::half::{Half, Reply};
 use crate::renewal::Renewals;
 use crate::request::Command;
 use crate::send::send;
@@ -95,12 +95,8 @@ impl Half for Client {
         self.connections.server()
     }
 
-    fn renew(&self, hold: &Arc<Shared<Client>>) {
-        self.renewals.add(hold);
-    }
-
-    fn renew_earlier(&self) {
-        self.renewals.look();
+    fn renewals(&self) -> &Arc<Renewals<Client>> {
+        &self.renewals
     }
 
     fn listens(&self) -> bool {

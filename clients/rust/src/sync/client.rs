@@ -16,7 +16,7 @@ use crate::cancel::Cancel;
 use crate::clock::Moment;
 use crate::confirm::{is_elsewhere, perform};
 use crate::error::Result;
-use crate::half::{Half, Reply, Shared};
+use crate::half::{Half, Reply};
 use crate::passing::{is_of_connection, passes};
 use crate::renewal::Renewals;
 use crate::request::Command;
@@ -122,12 +122,8 @@ impl Half for Client {
         &self.server
     }
 
-    fn renew(&self, hold: &Arc<Shared<Client>>) {
-        self.renewals.add(hold);
-    }
-
-    fn renew_earlier(&self) {
-        self.renewals.look();
+    fn renewals(&self) -> &Arc<Renewals<Client>> {
+        &self.renewals
     }
 
     async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Lent>> {
