@@ -27,30 +27,6 @@ const PAUSE: Duration = Duration::from_millis(1_666);
 /// Between a BLOCK that had no answer and the next request for the place.
 const AFRESH: Duration = Duration::from_millis(250);
 
-/// How a request that has ended so is to be withdrawn, because it may still be queued, or may even hold by now.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Withdrawal {
-    /// The server knows nothing of the request. An error of the server says that the request has changed nothing; the token
-    /// may then be that of an older hold, which is not to be released.
-    Not,
-    /// The server answers, so the caller can wait for it.
-    Now,
-    /// The server does not answer, and the caller has waited long enough.
-    InBackground,
-}
-
-impl Withdrawal {
-    fn of<T>(limit: WaitLimit, verdict: &Result<T>) -> Withdrawal {
-        match verdict {
-            Err(Error::NotAcquired { .. }) if limit != WaitLimit::Try => Withdrawal::Now,
-            Err(Error::Cancelled { .. }) => Withdrawal::Now,
-            Err(error) if error.is_of_confirmation() => Withdrawal::Now,
-            Err(error) if error.is_unreachable() => Withdrawal::InBackground,
-            _ => Withdrawal::Not,
-        }
-    }
-}
-
 /// Asks, and waits as long as allowed. A request that is given up, also by dropping the future, is withdrawn.
 pub(crate) async fn ask<H: Half>(
     half: &H,
@@ -65,6 +41,7 @@ pub(crate) async fn ask<H: Half>(
         cancel: cancel.clone(),
         limit,
         start: Instant::now(),
+        may_be_known: false,
     };
     half.to_the_end(Some(&cancel), waiter.ask()).await
 }
@@ -83,17 +60,6 @@ async fn withdraw<H: Half>(half: H, request: Request, effort: Effort) {
     }
 }
 
-/// Withdraws a request whose waiter panics, in the callback of its progress, or ends with its runtime.
-struct WithdrawOnDrop<'a, H: Half>(&'a Waiter<H>, Withdrawal);
-
-impl<H: Half> Drop for WithdrawOnDrop<'_, H> {
-    fn drop(&mut self) {
-        if self.1 != Withdrawal::Not {
-            self.0.withdrawing()();
-        }
-    }
-}
-
 struct Waiter<H: Half> {
     half: H,
     options: Options,
@@ -101,17 +67,36 @@ struct Waiter<H: Half> {
     cancel: Cancel,
     limit: WaitLimit,
     start: Instant,
+    /// Whether the server may know of the request when this is dropped: where it does not answer, or where the callback of
+    /// the progress panics, or the runtime ends.
+    may_be_known: bool,
+}
+
+impl<H: Half> Drop for Waiter<H> {
+    fn drop(&mut self) {
+        if self.may_be_known {
+            self.withdrawing()();
+        }
+    }
 }
 
 impl<H: Half> Waiter<H> {
-    async fn ask(self) -> Result<Begun<Hold<H>>> {
-        let mut withdrawal = WithdrawOnDrop(&self, Withdrawal::InBackground);
+    async fn ask(mut self) -> Result<Begun<Hold<H>>> {
+        self.may_be_known = true;
         let verdict = self.ask_until_over().await;
-        withdrawal.1 = Withdrawal::of(self.limit, &verdict);
-        if withdrawal.1 == Withdrawal::Now {
+        let is_answered = match &verdict {
+            Err(Error::NotAcquired { .. }) => self.limit != WaitLimit::Try,
+            Err(Error::Cancelled { .. }) => true,
+            Err(error) => error.is_of_confirmation(),
+            Ok(_) => false,
+        };
+        if is_answered {
             withdraw(self.half.clone(), self.request.clone(), self.courtesy()).await;
-            withdrawal.1 = Withdrawal::Not;
         }
+        // Another error of the server says that the request has changed nothing. The token may then be that of an older
+        // hold, which is not to be released.
+        let is_unreachable = verdict.as_ref().is_err_and(Error::is_unreachable);
+        self.may_be_known = is_unreachable && !is_answered;
         verdict
     }
 
@@ -177,7 +162,8 @@ impl<H: Half> Waiter<H> {
     /// Returns what withdraws the request in the background.
     fn withdrawing(&self) -> impl Fn() + Send + Sync + use<H> {
         let (half, request) = (self.half.clone(), self.request.clone());
-        let effort = self.courtesy().until(None).with_patience(KEEP);
+        let mut effort = self.courtesy().with_patience(KEEP);
+        effort.give_up_at = None;
         move || half.in_background(withdraw(half.clone(), request.clone(), effort))
     }
 
@@ -192,18 +178,17 @@ impl<H: Half> Waiter<H> {
 
     async fn send(&self, waiting: Waiting) -> Result<(Moment, Reply)> {
         let command = self.request.command(waiting);
-        let effort = self.half.settings().effort();
-        let mut give_up_at = self.limit.give_up_at(self.start);
+        let mut effort = self.half.settings().effort();
+        effort.give_up_at = self.limit.give_up_at(self.start);
         let mut call = Call::new(&command, effort);
         call.cancel = Some(&self.cancel);
         if let Waiting::Block(time) = waiting {
             call.blocks = Some(time);
             // Only QUEUE keeps the place where no connection can be opened for BLOCK.
-            call.effort = call.effort.with_patience(Duration::ZERO);
+            call.effort.patience = Duration::ZERO;
             // The reply to a BLOCK that ends with the wait may come as late as any other.
-            give_up_at = give_up_at.map(|end| end + effort.response);
+            call.effort.give_up_at = effort.give_up_at.map(|end| end + effort.response);
         }
-        call.effort = call.effort.until(give_up_at);
         let answer = send(&self.half, call).await?;
         Ok((answer.sent, outcome(answer.reply)?))
     }

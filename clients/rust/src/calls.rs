@@ -7,11 +7,10 @@ use crate::error::{Holder, Result};
 use crate::hold::{Hold, Member, Run};
 use crate::once::{Begun, Outcome};
 use crate::options::{Claim, Group, Lock, Once, Semaphore, Tally};
+use crate::request::unexpected;
 use crate::server::Server;
 use crate::settings::WaitLimit;
-use crate::uses::{
-    acquire, all_of, begin, done, expect, fail, info, result, wait, wait_without_limit,
-};
+use crate::uses::{acquire, all_of, begin, done, expect, fail, info, result, wait};
 
 /// Blocks the thread for a step that is never pending.
 macro_rules! block {
@@ -182,7 +181,8 @@ macro_rules! calls {
             /// A group that does not exist is finished. When the group is removed during the wait, this is an error
             /// (`UNBLOCKED`).
             pub $($async)? fn wait(&self) -> Result<Tally> {
-                $run!(wait_without_limit(self))
+                let tally = $run!(wait(self, WaitLimit::Unlimited))?;
+                tally.ok_or_else(|| unexpected(&redis::Value::Nil).into())
             }
 
             /// Waits at most so long. Returns `None` when the round is not finished by then.

@@ -96,11 +96,10 @@ impl Settings {
     /// For one attempt at what the caller can do without, connecting included.
     pub(crate) fn courtesy(&self, is_try: bool) -> Effort {
         let longest = if is_try { COURTESY_OF_TRY } else { COURTESY };
-        let response = self.response_timeout.min(longest);
-        let attempt = self.attempt().until(Some(Instant::now() + longest));
         Effort {
-            response,
-            ..attempt
+            response: self.response_timeout.min(longest),
+            give_up_at: Some(Instant::now() + longest),
+            ..self.attempt()
         }
     }
 }
@@ -108,10 +107,6 @@ impl Settings {
 impl Effort {
     pub(crate) fn with_patience(self, patience: Duration) -> Effort {
         Effort { patience, ..self }
-    }
-
-    pub(crate) fn until(self, give_up_at: Option<Instant>) -> Effort {
-        Effort { give_up_at, ..self }
     }
 
     /// How long to wait for a reply now.

@@ -42,8 +42,8 @@ pub(crate) async fn wait<H: Half>(group: &Group<H>, limit: WaitLimit) -> Result<
     // QUEUE is not for WAIT: without a connection, asking now and then has to do.
     const PAUSE: Duration = Duration::from_millis(500);
     let half = &group.client;
-    let effort = half.settings().effort();
-    let effort = effort.until(limit.give_up_at(Instant::now()));
+    let mut effort = half.settings().effort();
+    effort.give_up_at = limit.give_up_at(Instant::now());
     loop {
         let left = limit.left(BLOCK);
         let blocks = left.filter(|_| !half.listens());
@@ -62,14 +62,6 @@ pub(crate) async fn wait<H: Half>(group: &Group<H>, limit: WaitLimit) -> Result<
                 let (done, lapsed) = read(&reply)?;
                 return Ok(Some(Tally { done, lapsed }));
             }
-        }
-    }
-}
-
-pub(crate) async fn wait_without_limit<H: Half>(group: &Group<H>) -> Result<Tally> {
-    loop {
-        if let Some(tally) = wait(group, WaitLimit::Unlimited).await? {
-            return Ok(tally);
         }
     }
 }
