@@ -43,7 +43,9 @@ impl Failure {
             },
             Failure::Redis(error) => Error::Redis(ServerError::of(error, command, address)),
             Failure::Unconfirmable(error) => {
-                Error::Redis(ServerError::of(error, command, address).of_confirmation())
+                let mut error = ServerError::of(error, command, address);
+                error.is_of_confirmation = true;
+                Error::Redis(error)
             }
         }
     }
@@ -74,18 +76,25 @@ pub trait Line {
 }
 
 /// Sends commands, and what confirms their answers. The outer error says that none has an answer.
+///
+/// After a refusal each goes by itself, to know which one is refused. What was carried out before is answered as it was.
 pub(crate) async fn perform(line: &mut impl Line, call: &Call<'_>, server: &Server) -> Replies {
-    match (
-        together(line, call.commands, call, server).await,
-        call.commands,
-    ) {
-        (Err(refusal), [command]) if is_of_any(&refusal) => {
-            let answer = refused(line, command, refusal, call, server).await?;
-            Ok(vec![answer])
+    let (mut answers, mut rest, mut at_once) = (Vec::new(), call.commands, call.commands.len());
+    while !rest.is_empty() {
+        let (commands, later) = rest.split_at(at_once);
+        match (together(line, commands, call, server).await, commands) {
+            (Err(refusal), [command]) if is_of_any(&refusal) => {
+                answers.push(refused(line, command, refusal, call, server).await?);
+            }
+            (Err(refusal), _) if is_of_any(&refusal) => {
+                at_once = 1;
+                continue;
+            }
+            (replies, _) => answers.extend(replies?),
         }
-        (Err(refusal), commands) if is_of_any(&refusal) => each(line, commands, call, server).await,
-        (replies, _) => replies,
+        rest = later;
     }
+    Ok(answers)
 }
 
 async fn together(
@@ -111,27 +120,6 @@ async fn together(
 /// threads return the first refusal in place of all replies. What ends a request is never of WAIT.
 fn is_of_any(error: &RedisError) -> bool {
     error.code().is_some_and(|code| code != "UNBLOCKED") && !passes(error)
-}
-
-/// Sends each command by itself, to know which one is refused. What was carried out before is answered as it was.
-async fn each(
-    line: &mut impl Line,
-    commands: &[Command],
-    call: &Call<'_>,
-    server: &Server,
-) -> Replies {
-    let mut answers = Vec::new();
-    for command in commands {
-        let alone = std::slice::from_ref(command);
-        match together(line, alone, call, server).await {
-            Ok(replies) => answers.extend(replies),
-            Err(refusal) if is_of_any(&refusal) => {
-                answers.push(refused(line, command, refusal, call, server).await?);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(answers)
 }
 
 /// Returns why a command that was sent by itself has no answer: it is refused, or the question who confirms it.
@@ -244,11 +232,10 @@ fn attached_to(role: &Value) -> u32 {
     }
 }
 
-/// What ROLE and the WAITs have told.
+/// What ROLE, WAIT and WAITAOF have told.
 struct Told {
     attached: RedisResult<u32>,
-    wait: Option<Value>,
-    waitaof: Option<Value>,
+    waits: [Option<Value>; 2],
 }
 
 impl Told {
@@ -260,24 +247,17 @@ impl Told {
         };
         let role = next(&|confirm| confirm.replicas == Replicas::All);
         Told {
-            attached: role.map_or(Ok(0), |it| {
-                it.extract_error().map(|role| attached_to(&role))
-            }),
-            wait: next(&|confirm| !confirm.disk),
-            waitaof: next(&|confirm| confirm.disk),
+            attached: role.map_or(Ok(0), |it| Ok(attached_to(&it.extract_error()?))),
+            waits: [false, true].map(|disk| next(&|confirm| confirm.disk == disk)),
         }
     }
 
     fn confirms(&self, confirm: Confirm) -> Result<(), Failure> {
-        let told = if confirm.disk {
-            &self.waitaof
-        } else {
-            &self.wait
-        };
+        let told = self.waits[usize::from(confirm.disk)].clone();
         let attached = self.attached.clone().map_err(Failure::Unconfirmable)?;
         let wanted = confirm.wanted(attached);
         // Of WAITAOF, the first number tells whether the primary itself has synced.
-        let (is_synced, have) = match told.clone().map(Value::extract_error) {
+        let (is_synced, have) = match told.map(Value::extract_error) {
             Some(Ok(Value::Array(numbers))) => match numbers.as_slice() {
                 [own, replicas] => (number(own)? > 0, number(replicas)?),
                 _ => return Err(Failure::Redis(unexpected(&Value::Array(numbers)))),

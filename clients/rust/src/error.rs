@@ -83,7 +83,7 @@ pub struct ServerError {
     address: Option<String>,
     key: Option<String>,
     /// Whether the command was answered, and only that its answer is confirmed was refused.
-    is_of_confirmation: bool,
+    pub(crate) is_of_confirmation: bool,
 }
 
 /// Why a hold counts as lost.
@@ -159,12 +159,6 @@ impl ServerError {
             key: command.key.clone(),
             is_of_confirmation: false,
         }
-    }
-
-    /// The same error, of what was to confirm the answer.
-    pub(crate) fn of_confirmation(mut self) -> ServerError {
-        self.is_of_confirmation = true;
-        self
     }
 
     /// The address of the server that was asked, or of the nodes from which a cluster is found; `None` when no server was

@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::confirm::{self, Failure};
 use crate::error::{Error, Result};
 use crate::half::Half;
-use crate::request::{Command, read, unexpected};
+use crate::request::{Command, unexpected};
 use crate::signal;
 
 /// The first pause between two attempts. It is doubled up to [`LONGEST_PAUSE`].
@@ -61,7 +61,7 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
                 let no_reply = || Err(Failure::Redis(unexpected(&Value::Nil)));
                 let last = reply.values.pop().unwrap_or_else(no_reply);
                 let is_first = match reply.values.pop() {
-                    Some(renewed) => is_done(renewed),
+                    Some(renewed) => renewed.is_ok_and(|reply| confirm::needs(&reply)),
                     None => !(call.keeps_line && is_repeated),
                 };
                 // Of a run, 0 says that another attempt has begun. Of a member, it may be the answer to a repetition.
@@ -111,10 +111,6 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-}
-
-fn is_done(reply: std::result::Result<Value, Failure>) -> bool {
-    reply.is_ok_and(|reply| read::<u64>(&reply).is_ok_and(|count| count > 0))
 }
 
 /// That it is not known who knows of a DONE.
