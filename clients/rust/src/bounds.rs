@@ -24,14 +24,6 @@ pub(crate) fn time(
     check(option, &value, value >= first && value <= last, bound)
 }
 
-pub(crate) fn margin(value: Duration, lease: Duration) -> Result<()> {
-    check("margin", &value, value < lease, "less than the lease")
-}
-
-pub(crate) fn max_hold(value: Duration, margin: Duration) -> Result<()> {
-    check("max_hold", &value, value > margin, "longer than the margin")
-}
-
 pub(crate) fn within(value: Duration, lease: Duration, is_wanted: bool) -> Result<()> {
     let what = "given with replicas or disk only";
     check("within", &value, is_wanted, what)?;
@@ -51,13 +43,6 @@ pub(crate) fn name(option: &'static str, value: &str) -> Result<()> {
     check(option, &value.len(), is_in, "1 to 128 bytes")
 }
 
-/// The limit of a lane needs a lane.
-pub(crate) fn lane_limit(value: Option<u32>, has_lane: bool) -> Result<()> {
-    let is_in = value.is_none() || has_lane;
-    let bound = "given with a lane only";
-    check("lane_limit", &value.unwrap_or_default(), is_in, bound)
-}
-
 /// Of several keys that are held together, none comes twice: it would wait for itself.
 pub(crate) fn keys<'a>(in_order: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     let mut pairs = in_order.clone().zip(in_order.skip(1));
@@ -70,17 +55,6 @@ pub(crate) fn keys<'a>(in_order: impl Iterator<Item = &'a str> + Clone) -> Resul
     }
 }
 
-/// An index is for one permit.
-pub(crate) fn indexed(permits: u32) -> Result<()> {
-    check("permits", &permits, permits == 1, "1 with an index")
-}
-
-pub(crate) fn owner(value: &str) -> Result<()> {
-    let is_in = value.len() <= crate::owner::LONGEST;
-    let bound = "at most 128 bytes";
-    check("the length of owner", &value.len(), is_in, bound)
-}
-
 /// No server's `dsync.max-result-bytes` is greater; most have less.
 pub(crate) fn result(value: Option<&[u8]>) -> Result<()> {
     let length = value.map_or(0, <[u8]>::len);
@@ -88,7 +62,12 @@ pub(crate) fn result(value: Option<&[u8]>) -> Result<()> {
     check("the length of the result", &length, is_in, bound)
 }
 
-fn check(option: &'static str, value: &dyn Debug, is_in: bool, bound: &'static str) -> Result<()> {
+pub(crate) fn check(
+    option: &'static str,
+    value: &dyn Debug,
+    is_in: bool,
+    bound: &'static str,
+) -> Result<()> {
     if is_in {
         return Ok(());
     }

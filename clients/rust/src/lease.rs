@@ -43,9 +43,11 @@ impl Default for Terms {
 impl Terms {
     pub(crate) fn check(&self) -> Result<()> {
         bounds::time("lease", self.lease, bounds::LEASE)?;
-        bounds::margin(self.margin(), self.lease)?;
-        self.max_hold
-            .map_or(Ok(()), |time| bounds::max_hold(time, self.margin()))
+        let (margin, lease) = (self.margin(), self.lease);
+        bounds::check("margin", &margin, margin < lease, "less than the lease")?;
+        let longest = self.max_hold.unwrap_or(Duration::MAX);
+        let bound = "longer than the margin";
+        bounds::check("max_hold", &longest, longest > margin, bound)
     }
 
     /// How long the lease may be that is asked for so long after the grant.

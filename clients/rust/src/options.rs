@@ -7,13 +7,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::bounds;
 use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::lease::Terms;
-use crate::owner::default_owner;
+use crate::owner::{LONGEST, default_owner};
 use crate::progress::Progress;
-use crate::request::{Confirm, Ending, Family, Keep, Replicas, Request, new_token};
+use crate::request::{Confirm, Ending, Family, Keep, Replicas, Request};
 use crate::sync::Client;
 
 type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;
@@ -50,18 +52,21 @@ impl Options {
             bounds::time("keep", time, bounds::KEEP)?;
         }
         bounds::time("retry_delay", self.ending.retry_delay, bounds::RETRY_DELAY)?;
-        if let Some(owner) = &self.owner {
-            bounds::owner(owner)?;
-        }
+        let owner = self.owner.clone().unwrap_or_else(default_owner);
+        let (length, bound) = (owner.len(), "at most 128 bytes");
+        bounds::check("the length of owner", &length, length <= LONGEST, bound)?;
         if let Some(token) = &self.token {
             bounds::name("the length of token", token)?;
         }
         Ok(Request {
             family: self.family,
             key: self.key.clone(),
-            token: self.token.clone().unwrap_or_else(new_token),
+            token: match &self.token {
+                Some(token) => token.clone(),
+                None => Uuid::new_v4().to_string(),
+            },
             lease: self.terms.asks(Duration::ZERO),
-            owner: self.owner.clone().unwrap_or_else(default_owner),
+            owner,
             words: self.words()?,
             confirm: self.confirm()?,
             ending: self.ending,
@@ -86,7 +91,14 @@ impl Options {
             bounds::name("the length of lane", lane)?;
             words.extend(["LANE".to_owned(), lane.clone()]);
         }
-        bounds::lane_limit(self.lane_limit, self.lane.is_some())?;
+        let (limit, is_in) = (self.lane_limit, self.lane.is_some());
+        let bound = "given with a lane only";
+        bounds::check(
+            "lane_limit",
+            &limit.unwrap_or_default(),
+            is_in || limit.is_none(),
+            bound,
+        )?;
         if let Some(time) = self.min_hold {
             bounds::time("min_hold", time, bounds::LEASE)?;
             // Rounded up: a place rests no shorter than it was asked for.
@@ -94,7 +106,8 @@ impl Options {
             words.extend(["MINHOLD".to_owned(), ms.to_string()]);
         }
         if self.is_indexed {
-            bounds::indexed(self.permits.unwrap_or(1))?;
+            let permits = self.permits.unwrap_or(1);
+            bounds::check("permits", &permits, permits == 1, "1 with an index")?;
             words.push("INDEX".to_owned());
         }
         if self.is_shared {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ToRedisArgs, Value};
-use uuid::Uuid;
 
 use crate::text::cut;
 
@@ -235,10 +234,6 @@ impl Request {
         }
         [command, bare]
     }
-}
-
-pub(crate) fn new_token() -> String {
-    Uuid::new_v4().to_string()
 }
 
 /// Whole milliseconds, at least one: for BLOCK zero means without limit, and a lease of zero is an error.
