@@ -36,13 +36,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    #[cfg(feature = "tokio")]
-    pub(crate) fn is_confirmed(&self) -> bool {
-        self.commands
-            .iter()
-            .any(|command| command.confirm.is_some())
-    }
-
     /// The slot of the key in a cluster.
     pub(crate) fn slot(&self, server: &Server) -> Option<Slot> {
         let key = self.commands.first()?.key.as_deref()?;

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::aio::SendError;
@@ -38,21 +38,17 @@ impl Ear {
 }
 
 impl Listeners {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Ear>>> {
-        lock(&self.0)
-    }
-
     fn add(&self, channel: &str) -> Arc<Ear> {
         let ear = Arc::new(Ear {
             is_subscribed: watch::Sender::new(false),
             turn: Notify::new(),
         });
-        self.all().insert(channel.to_owned(), Arc::clone(&ear));
+        lock(&self.0).insert(channel.to_owned(), Arc::clone(&ear));
         ear
     }
 
     fn remove(&self, channel: &str, ear: &Arc<Ear>) {
-        let mut all = self.all();
+        let mut all = lock(&self.0);
         if all
             .get(channel)
             .is_some_and(|found| Arc::ptr_eq(found, ear))
@@ -65,11 +61,11 @@ impl Listeners {
     /// the reply to the subscription of another channel.
     fn pushed(&self, push: &PushInfo) {
         if push.kind == PushKind::Disconnection {
-            self.all().values().for_each(|ear| ear.end());
+            lock(&self.0).values().for_each(|ear| ear.end());
             return;
         }
         let channel: Option<String> = push.data.first().and_then(|channel| read(channel).ok());
-        let all = self.all();
+        let all = lock(&self.0);
         let Some(ear) = channel.and_then(|channel| all.get(&channel)) else {
             return;
         };

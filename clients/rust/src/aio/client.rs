@@ -92,7 +92,7 @@ impl Half for Client {
     }
 
     fn server(&self) -> &Server {
-        self.connections.server()
+        &self.connections.server
     }
 
     fn renewals(&self) -> &Arc<Renewals<Client>> {
@@ -105,7 +105,8 @@ impl Half for Client {
 
     async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Connection>> {
         let is_own = call.blocks.is_some() || call.keeps_line;
-        if call.is_confirmed() && !is_own {
+        let is_confirmed = call.commands.iter().any(|it| it.confirm.is_some());
+        if is_confirmed && !is_own {
             return self.together.attempt(call).await;
         }
         self.connections.attempt(call).await
@@ -168,7 +169,7 @@ impl Drop for CancelOnDrop {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("server", self.connections.server())
+            .field("server", &self.connections.server)
             .field("settings", &self.settings)
             .field("waits", &self.waits)
             .finish_non_exhaustive()

@@ -31,7 +31,7 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = RedisResult<T>> + Send + 'a>>;
 
 /// The connections of a client and its clones.
 pub(crate) struct Connections {
-    server: Server,
+    pub(crate) server: Server,
     /// With its number. One that has another number than the next field has failed.
     shared: AsyncMutex<Option<(u64, Connection)>>,
     /// The number of the shared connection. A failure raises it, unless it was seen on an earlier one.
@@ -62,10 +62,6 @@ impl Connections {
             number: AtomicU64::default(),
             idle: Mutex::default(),
         }
-    }
-
-    pub(crate) fn server(&self) -> &Server {
-        &self.server
     }
 
     /// Sends commands in one write, and anew where a connection turns out to be closed. When the future is dropped, a

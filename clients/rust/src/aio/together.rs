@@ -56,7 +56,7 @@ impl Together {
             effort: call.effort,
             tell,
         };
-        self.ask(call.slot(self.connections.server()), asked);
+        self.ask(call.slot(&self.connections.server), asked);
         // A WAIT that is out already, this one, and a connection.
         let connecting = call.effort.connect_limit();
         let limit = call.effort.at_most(call.limit() + connecting);
