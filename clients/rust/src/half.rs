@@ -67,8 +67,10 @@ pub trait Half: Wait + Clone + Send + Sync + 'static {
         what: impl Future<Output = Result<T>> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send;
 
-    /// Sends the command that ends a hold which was dropped, for as long as that is worth trying.
-    fn conclude(&self, command: Command, patience: Duration);
+    /// Sends the command that ends a hold which was dropped, by one attempt of who drops it. Returns whether it was answered.
+    fn conclude(&self, _: &Command) -> bool {
+        false
+    }
 }
 
 /// What a hold shares with those who renew and watch it.

@@ -174,12 +174,18 @@ impl<C: Half> Hold<C> {
         }
     }
 
-    /// Ends a hold that is dropped.
+    /// Ends a hold that is dropped. What is worth one attempt only is sent in the background.
     fn conclude(&mut self, command: Command, patience: Duration) {
         if !self.is_settled && !self.shared.lease.is_of_the_parent() {
             self.is_settled = true;
             self.shared.lease.over();
-            self.shared.half.conclude(command, patience);
+            let half = self.shared.half.clone();
+            if patience.is_zero() || !half.conclude(&command) {
+                half.clone().in_background(async move {
+                    let effort = half.settings().effort().with_patience(patience);
+                    let _ = send(&half, Call::new(&command, effort)).await;
+                });
+            }
         }
     }
 

@@ -33,14 +33,6 @@ impl Family {
         command.key = Some(key.to_owned());
         command
     }
-
-    fn ask(self) -> &'static str {
-        match self {
-            Family::Lock | Family::Semaphore => "ACQUIRE",
-            Family::Group => "ADD",
-            Family::Once => "BEGIN",
-        }
-    }
 }
 
 /// How many replicas are to know an answer.
@@ -174,7 +166,12 @@ pub(crate) enum Reply {
 
 impl Request {
     pub(crate) fn command(&self, waiting: Waiting) -> Command {
-        let mut command = self.family.command(self.family.ask(), &self.key);
+        let verb = match self.family {
+            Family::Lock | Family::Semaphore => "ACQUIRE",
+            Family::Group => "ADD",
+            Family::Once => "BEGIN",
+        };
+        let mut command = self.family.command(verb, &self.key);
         command.arg("TOKEN").token(&self.token);
         command.arg("PX").arg(millis(self.lease)).arg(&self.words);
         if !self.owner.is_empty() {

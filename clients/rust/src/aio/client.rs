@@ -18,8 +18,6 @@ use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::half::{Half, Reply};
 use crate::renewal::Renewals;
-use crate::request::Command;
-use crate::send::send;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::signal::{Signal, Wait};
@@ -146,14 +144,6 @@ impl Half for Client {
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
             Err(error) => Err(RedisError::from(io::Error::from(error)).into()),
         }
-    }
-
-    fn conclude(&self, command: Command, patience: Duration) {
-        let half = self.clone();
-        self.in_background(async move {
-            let effort = half.settings.effort().with_patience(patience);
-            let _ = send(&half, Call::new(&command, effort)).await;
-        });
     }
 }
 

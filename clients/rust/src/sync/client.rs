@@ -156,16 +156,9 @@ impl Half for Client {
         what.await
     }
 
-    /// By one attempt of the caller; where the server does not answer, a thread goes on. It makes the only attempt, too.
-    fn conclude(&self, command: Command, patience: Duration) {
-        let call = Call::new(&command, self.settings.attempt());
-        if patience.is_zero() || now(send(self, call)).is_err_and(|error| error.is_unreachable()) {
-            let half = self.clone();
-            self.in_background(async move {
-                let effort = half.settings.effort().with_patience(patience);
-                let _ = send(&half, Call::new(&command, effort)).await;
-            });
-        }
+    fn conclude(&self, command: &Command) -> bool {
+        let call = Call::new(command, self.settings.attempt());
+        !now(send(self, call)).is_err_and(|error| error.is_unreachable())
     }
 }
 
