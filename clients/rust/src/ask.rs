@@ -82,9 +82,11 @@ impl<H: Half> Drop for Waiter<H> {
 
 impl<H: Half> Waiter<H> {
     async fn ask(mut self) -> Result<Begun<Hold<H>>> {
-        self.may_be_known = true;
+        // A request that was cancelled before is not sent.
+        self.may_be_known = !self.cancel.is_cancelled();
         let verdict = self.ask_until_over().await;
         let is_answered = match &verdict {
+            _ if !self.may_be_known => false,
             Err(Error::NotAcquired { .. }) => self.limit != WaitLimit::Try,
             Err(Error::Cancelled { .. }) => true,
             Err(error) => error.is_of_confirmation(),

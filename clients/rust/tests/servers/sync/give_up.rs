@@ -118,3 +118,16 @@ fn refused_request_does_not_release_the_hold_of_its_token() {
     assert!(left > 0);
     hold.release().unwrap();
 }
+
+#[test]
+fn request_that_was_cancelled_before_does_not_release_the_hold_of_its_token() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let lock = client.lock("jobs").token("mine");
+    let hold = lock.acquire().unwrap();
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let error = lock.clone().cancel(&cancel).acquire().unwrap_err();
+    assert!(matches!(error, Error::Cancelled { .. }));
+    hold.release().unwrap();
+}
