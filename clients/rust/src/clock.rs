@@ -85,15 +85,6 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    #[test]
-    fn moments_follow_one_another() {
-        let first = Moment::now();
-        std::thread::sleep(Duration::from_millis(20));
-        let passed = Moment::now().since(first);
-        assert!(passed >= Duration::from_millis(10), "{passed:?}");
-        assert_eq!(first.since(Moment::now()), Duration::ZERO);
-    }
-
     #[cfg(target_os = "linux")]
     #[test]
     fn clock_of_linux_is_the_one_that_goes_on_in_a_suspension() {

@@ -32,12 +32,4 @@ mod tests {
         assert_eq!(shown, r"we\u{1b}[2J\nb-1 \u{202e}\u{200b}\u{7f}it's");
         assert_eq!(printable("müller@web-1:7"), "müller@web-1:7");
     }
-
-    #[test]
-    fn long_text_is_cut_between_two_signs() {
-        assert_eq!(cut("aüb", 4), "aüb");
-        assert_eq!(cut("aüb", 3), "aü");
-        assert_eq!(cut("aüb", 2), "a");
-        assert_eq!(cut("", 2), "");
-    }
 }

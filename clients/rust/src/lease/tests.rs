@@ -34,16 +34,6 @@ impl Lease {
 }
 
 #[test]
-fn lease_counts_from_the_sent_request_and_ends_a_margin_earlier() {
-    let lease = lease_sent_before(60 * SECOND, SECOND, 50 * SECOND);
-    assert!(lease.left() <= 9 * SECOND && lease.left() > SECOND);
-    assert_eq!(lease.loss(), None);
-    let lease = lease_sent_before(60 * SECOND, 10 * SECOND, 50 * SECOND);
-    assert_eq!(lease.loss(), Some(Loss::Unanswered));
-    assert!(lease.left().is_zero());
-}
-
-#[test]
 fn lost_lease_stays_lost_when_a_late_answer_arrives() {
     let lease = lease_sent_before(60 * SECOND, SECOND, 59 * SECOND);
     lease.renewed(Moment::now(), 60 * SECOND);
@@ -62,15 +52,6 @@ fn renewal_moves_the_end_and_never_back() {
     assert!(end > Instant::now() + 50 * SECOND && end <= Instant::now() + 60 * SECOND);
     lease.ended();
     assert_eq!(lease.loss(), Some(Loss::Ended));
-}
-
-#[test]
-fn lease_that_is_given_back_is_not_lost_later() {
-    let lease = lease_sent_before(60 * SECOND, SECOND, Duration::ZERO);
-    assert_eq!(lease.over(), None);
-    lease.ended();
-    assert_eq!(lease.loss(), None);
-    assert_eq!(wait(&lease), None);
 }
 
 #[test]
@@ -140,40 +121,6 @@ fn child_of_a_fork_holds_nothing() {
     assert_eq!(wait(&lease), Some(Loss::Forked));
     assert_eq!(lease.renewal(), Renewal::Not);
     assert!(lease.left().is_zero());
-}
-
-#[test]
-fn hold_is_lost_at_its_max_hold_and_asks_for_no_more() {
-    let terms = Terms {
-        lease: 60 * SECOND,
-        margin: Some(SECOND),
-        max_hold: Some(90 * SECOND),
-    };
-    let lease = Lease::new(terms, Moment::now());
-    lease.suspend(20 * SECOND);
-    assert_eq!(lease.renewal(), Renewal::Due(60 * SECOND));
-    lease.renewed(lease.now(), 60 * SECOND);
-    lease.suspend(40 * SECOND);
-    let Renewal::Due(asked) = lease.renewal() else {
-        panic!("it is due");
-    };
-    assert!(asked <= 30 * SECOND && asked > 28 * SECOND, "{asked:?}");
-    lease.renewed(lease.now(), asked);
-    lease.suspend(28 * SECOND);
-    assert_eq!(lease.loss(), None);
-    lease.suspend(SECOND);
-    assert_eq!(lease.loss(), Some(Loss::MaxHold));
-}
-
-#[test]
-fn lease_of_a_renewal_counts_from_its_answer() {
-    let lease = lease_sent_before(60 * SECOND, SECOND, 10 * SECOND);
-    let wanted = lease.want(Some(600 * SECOND)).unwrap();
-    assert!(lease.left() <= 49 * SECOND);
-    assert_eq!(lease.renewal(), Renewal::Due(600 * SECOND));
-    lease.renewed(wanted, 600 * SECOND);
-    assert!(lease.left() > 500 * SECOND);
-    assert!(lease.want(Some(Duration::ZERO)).is_err());
 }
 
 /// The server may have carried out a renewal whose answer is lost.
