@@ -67,7 +67,7 @@ pub trait Half: Wait + Clone + Send + Sync + 'static {
         what: impl Future<Output = Result<T>> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send;
 
-    /// Sends the command that ends a hold which was dropped, by one attempt of who drops it. Returns whether it was answered.
+    /// Sends the command that ends a dropped hold, by one attempt of who drops it. Returns whether it was answered.
     fn conclude(&self, _: &Command) -> bool {
         false
     }
