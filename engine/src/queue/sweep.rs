@@ -25,7 +25,7 @@ impl Queues {
     /// Notes that the database is empty now, or all databases if `None`. Its queues lose their kept places and become
     /// due: when they are swept or, before that, when [`Queues::note_flush`] is called for their key.
     pub fn flush(&mut self, db: Option<Db>) {
-        if self.kept > 0 {
+        if !self.queues.is_empty() {
             self.spaces.flush(db);
         }
         self.set_all_due(db);

@@ -104,14 +104,18 @@ fn only_a_token_that_the_client_chose_comes_back() {
 /// The holds of the lanes are gone, and the value that comes next may be found under the number of the last one.
 #[test]
 fn flush_has_lanes_sorted_anew() {
-    let (mut queues, ids) = queues_of(&["key", "kept"]);
-    queues.join(ids[0], waits(1, Claim::Permits(1), "tenant", true));
-    queues.join(ids[1], place(2, Claim::Exclusive, ""));
-    let lanes = queues.lanes_of(ids[0], None).expect("lanes");
-    assert!(lanes.sort(&mut 9, |_| InUse::default()));
-    queues.flush(None);
-    let lanes = queues.lanes_of(ids[0], None).expect("lanes");
-    assert!(!lanes.is_sorted());
+    for keeps in [false, true] {
+        let (mut queues, ids) = queues_of(&["key", "kept"]);
+        queues.join(ids[0], waits(1, Claim::Permits(1), "tenant", true));
+        if keeps {
+            queues.join(ids[1], place(2, Claim::Exclusive, ""));
+        }
+        let lanes = queues.lanes_of(ids[0], None).expect("lanes");
+        assert!(lanes.sort(&mut 9, |_| InUse::default()));
+        queues.flush(None);
+        let lanes = queues.lanes_of(ids[0], None).expect("lanes");
+        assert!(!lanes.is_sorted(), "a kept place elsewhere: {keeps}");
+    }
 }
 
 #[test]

@@ -69,6 +69,26 @@ fn dsem_lane_limit_holds_up_nobody_else() {
     assert_eq!(granted(&client.ask(limited)), "a-1");
 }
 
+/// The engine may find the new value under the number of the old one, whose lanes it had sorted.
+#[test]
+fn dsem_lane_limit_counts_holds_that_come_right_after_a_flush() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let limited = |n| format!("{} LANELIMIT 1", ask("a", n));
+    granted(&client.ask(limited(0)));
+    let dump = client.ask("DUMP sem");
+    release(&mut client, "a-0");
+    granted(&client.ask("DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 TOKEN both"));
+    let mut waiter = server.waiting(format!("{} BLOCK 0", limited(1)));
+    client.ask("MULTI");
+    client.ask("FLUSHALL SYNC");
+    call!(client, "RESTORE", "sem", 0, dump.as_bytes());
+    assert_eq!(client.ask("EXEC").as_array().len(), 2);
+    assert_eq!(granted(&client.ask(ask("b", 0))), "b-0");
+    release(&mut client, "a-0");
+    assert_eq!(granted(&waiter.reply()), "a-1");
+}
+
 #[test]
 fn dsem_lane_is_checked_and_belongs_to_the_token() {
     let server = Server::start();
