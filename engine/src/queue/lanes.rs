@@ -226,7 +226,12 @@ impl Lanes {
     pub fn sort_anew(&mut self) {
         self.seating.seats.clear();
         self.seating.heads.clear();
-        self.touched.clear();
+        // A server that follows another sorts no lanes, and must not keep those that are over.
+        for name in self.touched.drain(..) {
+            if self.lanes.get(&name).is_some_and(Lane::is_empty) {
+                self.lanes.remove(&name);
+            }
+        }
         self.seating.unsorted = Some(LaneName::default());
     }
 

@@ -209,6 +209,32 @@ fn followed_leave_concerns_no_value() {
     assert_eq!(state.body.family(), Family::Semaphore);
 }
 
+/// A replica chooses no lane, so it sorted none, and kept each lane whose last place had left as long as the queue.
+#[test]
+fn followed_lanes_are_gone_with_their_places() {
+    let mut one_key = follower();
+    let mut bytes_with = |number: u64| {
+        let place = Change::Place(KeptPlace {
+            claim: Claim::Permits(1),
+            lane: LaneName::from(number.to_string().as_bytes()),
+            ..kept(number, &format!("t{number}"))
+        });
+        let leave = Change::Leave {
+            rank: Rank(Fence(number)),
+        };
+        let changes = [place, leave];
+        let changes = &changes[..if number == 1 { 1 } else { 2 }];
+        let (now, family) = (one_key.now, Family::Semaphore);
+        let follow = |visit: &mut Visit<'_>| visit.follow(family, changes);
+        let (followed, _) = one_key.server.call(KEY, family, now, follow);
+        assert_eq!(followed, Ok(()));
+        let (db, name) = (Db(KEY.0), key_bytes(KEY));
+        one_key.server.engine.memory_of_places(db, &name)
+    };
+    let first = bytes_with(1);
+    assert_eq!((2..100).map(bytes_with).last(), Some(first));
+}
+
 #[test]
 fn change_of_places_that_does_not_fit_changes_nothing() {
     let place = |number, token| Change::Place(kept(number, token));
