@@ -326,10 +326,10 @@ impl Lanes {
         lines.map(drop).chain(seats).chain(heads).chain(firsts)
     }
 
-    /// Returns the bytes on the heap with so many places in line, as if they were spread evenly over the lanes that have
-    /// some. The names are the places'.
+    /// Returns the bytes on the heap that so many of the places take, as if they were spread evenly over the lanes that
+    /// have some. The names are the places'.
     pub fn heap_bytes(&self, places: usize) -> usize {
-        let lines = self.seating.firsts.len();
+        let lines = self.seating.firsts.len().min(places);
         let line = heap::tree(places.div_ceil(lines.max(1)), size_of::<(Rank, Ask)>());
         let sizes = [
             size_of::<(LaneName, Lane)>(),
@@ -337,7 +337,7 @@ impl Lanes {
             size_of::<(Order, u32)>(),
             size_of::<(Rank, LaneName)>(),
         ];
-        let trees = sizes.map(|bytes| heap::tree(self.lanes.len(), bytes));
+        let trees = sizes.map(|bytes| heap::tree(self.lanes.len().min(places), bytes));
         heap::allocated(size_of::<Lanes>()) + trees.iter().sum::<usize>() + lines * line
     }
 

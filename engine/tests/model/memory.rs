@@ -359,25 +359,28 @@ fn what_comes_to_a_key_takes_what_is_said_of_it() {
 /// Requests whose client waits are in the same index, and are not saved with the value.
 #[test]
 fn kept_place_takes_no_more_when_clients_wait_behind_it() {
-    let now = World::new(Settings::default()).now;
-    let mut server = Server::new(Settings::default());
-    server.engine.take_over(now);
-    let kind = Kind {
-        claim: Claim::Permits(2),
-        limit: 2,
-        places: 1,
-        ..LOCK
-    };
-    let key = (0, 0);
-    let mut ask = |number, wait| {
-        let mut request = request(&kind, number);
-        request.wait = wait;
-        request.keep_ms = request.keep_ms.filter(|_| wait.is_none());
-        server.call(key, Family::Semaphore, now, |visit| visit.acquire(request));
-        server.engine.memory_of_places(Db(key.0), &key_bytes(key))
-    };
-    ask(0, None);
-    let alone = ask(1, None);
-    let beside = (2..14).map(|number| ask(number, Some(MonoUs::NEVER)));
-    assert_eq!(beside.last(), Some(alone));
+    for lanes in [(0, 0), (7, 30)] {
+        let now = World::new(Settings::default()).now;
+        let mut server = Server::new(Settings::default());
+        server.engine.take_over(now);
+        let kind = Kind {
+            claim: Claim::Permits(2),
+            limit: 2,
+            places: 1,
+            lanes,
+            ..LOCK
+        };
+        let key = (0, 0);
+        let mut ask = |number, wait| {
+            let mut request = request(&kind, number);
+            request.wait = wait;
+            request.keep_ms = request.keep_ms.filter(|_| wait.is_none());
+            server.call(key, Family::Semaphore, now, |visit| visit.acquire(request));
+            server.engine.memory_of_places(Db(key.0), &key_bytes(key))
+        };
+        ask(0, None);
+        let alone = ask(1, None);
+        let beside = (2..14).map(|number| ask(number, Some(MonoUs::NEVER)));
+        assert_eq!(beside.last(), Some(alone), "{lanes:?}");
+    }
 }
