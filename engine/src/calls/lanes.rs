@@ -13,21 +13,16 @@ use crate::visit::Visit;
 const SLICE: u32 = 1_024;
 
 impl Visit<'_> {
-    /// Chooses a lane, and returns what the queue needs next; `InLanes` if its lanes are not sorted yet, and `None` if it
-    /// keeps none any more.
-    pub(super) fn next_in_lanes(&mut self) -> Option<Next> {
+    /// Chooses a lane, and returns what the queue needs next; `InLanes` if its lanes are not sorted yet.
+    pub(super) fn next_in_lanes(&mut self) -> Next {
         if !self.choose_lane() {
-            return Some(Next::InLanes);
-        }
-        let queues = &mut self.engine.queues;
-        if !self.queue.is_some_and(|id| queues.keep_lanes(id)) {
-            return None;
+            return Next::InLanes;
         }
         let queue = self.queue();
         let place = queue.and_then(|queue| queue.place(queue.lanes()?.chosen()?));
-        Some(place.map_or(Next::Nothing, |place| {
+        place.map_or(Next::Nothing, |place| {
             Next::of_place(self.body(), place, Some(self.limit_of_queue()))
-        }))
+        })
     }
 
     /// Sorts the lanes of the queue and chooses one. Returns false if there are too many to sort them in one visit.
@@ -88,28 +83,22 @@ impl Visit<'_> {
         body.map_or(0, |body| body.holds().in_use(lane).permits)
     }
 
-    /// Checks, once somebody says LANE, that the lane of a new place has fewer places than are still free under the
-    /// bounds, and that of a place that is to be kept fewer kept ones than are free for these.
+    /// Checks, once somebody says LANE, that the lane of a new place has fewer places, or kept ones, than are still free
+    /// under the bounds for these.
     pub(super) fn check_room_in_lane(
         &self,
         lane: Option<&LaneName>,
-        is_new: bool,
-        is_kept: bool,
+        kept: bool,
     ) -> Result<(), FullQueue> {
-        let lane = lane.filter(|_| self.engine.queues.keep_any_lanes());
-        let lanes = lane.and_then(|_| self.queue()?.lanes());
-        let Some((lanes, lane)) = lanes.zip(lane) else {
-            return Ok(());
-        };
-        let (places, kept) = lanes.places(lane);
         let (queues, settings) = (&self.engine.queues, &self.engine.settings);
-        let has_room = |places: u64, kept: bool| match places {
+        let lane = lane.filter(|_| queues.keep_any_lanes());
+        let places = lane.and_then(|lane| Some(self.queue()?.lanes()?.places(lane)));
+        let (all, kept_ones) = places.unwrap_or_default();
+        match if kept { kept_ones } else { all } as u64 {
             0 => Ok(()),
-            _ if places < queues.left_for_lane(self.queue, kept, settings) => Ok(()),
-            _ => Err(FullQueue::Lane(places)),
-        };
-        has_room(if is_new { places as u64 } else { 0 }, false)?;
-        has_room(if is_kept { kept as u64 } else { 0 }, true)
+            here => (queues.check_room(self.queue, here + 1, kept, settings))
+                .map_err(|_| FullQueue::Lane(here)),
+        }
     }
 
     /// Refuses a request whose permits are above its own LANELIMIT.

@@ -16,19 +16,19 @@ impl Visit<'_> {
         lane: Option<&LaneName>,
         is_kept: bool,
     ) -> Result<(), FullQueue> {
-        self.check_room_in_lane(lane, true, is_kept)?;
-        let (queues, settings) = (&mut self.engine.queues, &self.engine.settings);
+        self.check_room_in_lane(lane, false)?;
         if is_kept {
-            queues.check_room(self.queue, 1, true, settings)?;
+            self.check_room_for_kept(lane)?;
         }
+        let (queues, settings) = (&mut self.engine.queues, &self.engine.settings);
         queues.check_room(self.queue, 1, false, settings)?;
         queues.give_up_vacant(self.queue, settings);
         Ok(())
     }
 
-    /// Makes sure that there is room to keep a place that is in the queue.
+    /// Makes sure that there is room for one more kept place.
     pub(crate) fn check_room_for_kept(&self, lane: Option<&LaneName>) -> Result<(), FullQueue> {
-        self.check_room_in_lane(lane, false, true)?;
+        self.check_room_in_lane(lane, true)?;
         let (queues, settings) = (&self.engine.queues, &self.engine.settings);
         queues.check_room(self.queue, 1, true, settings)
     }

@@ -55,15 +55,12 @@ impl Visit<'_> {
         for _ in 0..SLICE {
             let next = match Next::of(self.body(), self.queue()) {
                 Next::InLanes => self.next_in_lanes(),
-                next => Some(next),
+                next => next,
             };
-            let Some(next) = next else { continue };
             match next {
                 // The next visit sorts more of them.
                 Next::InLanes => break,
-                Next::Nothing => {
-                    return self.engine.queues.finish_visit(queue);
-                }
+                Next::Nothing => return self.engine.queues.finish_visit(queue),
                 Next::Tell(rank, answer) => self.tell(rank, answer),
                 Next::Grant(rank) => self.grant_next(rank),
                 Next::Repeat(rank) => self.grant_repeat(rank),

@@ -1,9 +1,8 @@
-//! The lanes of all queues: their turns, and how many places one lane may have.
+//! The lanes of all queues, and their turns.
 
 use crate::queue::lanes::Lanes;
 use crate::queue::queues::Queues;
 use crate::queue::wait_queue::WaitQueue;
-use crate::settings::Settings;
 use crate::store::slab::StateId;
 use crate::types::{QueueId, Turn};
 
@@ -34,17 +33,5 @@ impl Queues {
     pub fn begin_lanes(&mut self, id: QueueId) -> bool {
         let is_new = self.get(id).is_some_and(|queue| queue.lanes().is_none());
         is_new && self.change(id, WaitQueue::begin_lanes).is_some()
-    }
-
-    /// Ceases to keep the lanes of a queue if no place names one any more. Returns whether lanes are kept.
-    pub fn keep_lanes(&mut self, id: QueueId) -> bool {
-        self.change(id, |queue| queue.lanes.keep()) == Some(true)
-    }
-
-    /// Returns how many places, or kept ones, are still free under the bounds for the lanes of a queue.
-    pub fn left_for_lane(&self, id: Option<QueueId>, kept: bool, settings: &Settings) -> u64 {
-        let [here, all] = self.taken(id, kept, settings);
-        let left = |(taken, most): (u64, u64)| most.saturating_sub(taken);
-        left(here).min(left(all))
     }
 }

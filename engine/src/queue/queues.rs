@@ -288,9 +288,13 @@ impl Queues {
         self.due.remove(id);
     }
 
-    /// Notes that the queue has been visited and nothing is left to do for it, and drops it if it is empty.
+    /// Notes that the queue has been visited and nothing is left to do for it. Drops it if it is empty, and its lanes if no
+    /// place names one any more.
     pub fn finish_visit(&mut self, id: QueueId) {
         self.mark_visited(id);
+        if self.keep_any_lanes() {
+            self.change(id, |queue| queue.lanes.cease());
+        }
         self.drop_if_empty(id);
     }
 

@@ -9,12 +9,7 @@ use crate::types::QueueId;
 impl Queues {
     /// Returns how many requests wait in a queue and how many may, and the same of the server. Vacant places make way.
     /// With `kept`, those on kept places: they take at most half of each bound, because one connection can make many.
-    pub(super) fn taken(
-        &self,
-        queue: Option<QueueId>,
-        kept: bool,
-        settings: &Settings,
-    ) -> [(u64, u64); 2] {
+    fn taken(&self, queue: Option<QueueId>, kept: bool, settings: &Settings) -> [(u64, u64); 2] {
         let queue = queue.and_then(|id| self.get(id));
         let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
         if kept {

@@ -277,9 +277,11 @@ fn queue_ceases_to_keep_lanes_when_no_place_names_one() {
     queues.join(ids[0], place(1, Claim::Permits(1), ""));
     assert!(queues.begin_lanes(ids[0]) && !queues.begin_lanes(ids[0]));
     queues.join(ids[0], place(2, Claim::Permits(1), "tenant"));
-    assert!(queues.keep_lanes(ids[0]) && queues.keep_any_lanes());
-    queues.leave(ids[0], rank(2));
-    assert!(!queues.keep_lanes(ids[0]) && !queues.keep_any_lanes());
+    for keeps in [true, false] {
+        queues.finish_visit(ids[0]);
+        assert_eq!(queues.keep_any_lanes(), keeps);
+        queues.leave(ids[0], rank(2));
+    }
     assert!(queues.get(ids[0]).expect("a queue").lanes().is_none());
 }
 

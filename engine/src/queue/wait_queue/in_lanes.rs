@@ -36,10 +36,9 @@ impl QueueLanes {
         });
     }
 
-    /// Ceases to keep lanes if no place names one any more. Returns whether lanes are kept.
-    pub(in crate::queue) fn keep(&mut self) -> bool {
+    /// Ceases to keep lanes if no place names one any more.
+    pub(in crate::queue) fn cease(&mut self) {
         self.0.take_if(|lanes| lanes.are_nameless());
-        self.0.is_some()
     }
 
     /// Notes a place that has come, with the turn that a new lane has, or a place in line that has changed.
