@@ -220,7 +220,7 @@ impl<'v> Visit<'v> {
             engine.stats.counters_mut(family).limit_changes += limit_changes;
         }
         let in_lanes = family == Family::Semaphore
-            && (engine.queues.keep_any_lanes() || body.holds().keeps_turns());
+            && (engine.queues.keep_any_lanes() || body.holds().has_lanes());
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         engine.stats.decided(family, change, unrenewed);
         engine.store.count(family, change);

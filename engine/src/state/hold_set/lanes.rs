@@ -24,13 +24,10 @@ impl HoldSet {
 
     /// Whether one of the holds has a lane.
     pub(crate) fn has_lanes(&self) -> bool {
-        self.keeps_turns() || self.first().is_some_and(|hold| !hold.lane().is_empty())
-    }
-
-    /// Whether the lanes of the holds have turns.
-    pub(crate) fn keeps_turns(&self) -> bool {
-        let options = self.parts().1.and_then(|many| many.options.get());
-        options.is_some_and(|of| !of.lanes.is_empty())
+        match self.parts() {
+            (one, None) => one.is_some_and(|hold| !hold.lane().is_empty()),
+            (_, Some(many)) => many.options.get().is_some_and(|of| !of.lanes.is_empty()),
+        }
     }
 
     /// Sets the turn of a lane. Returns what it has in use, with this turn.
