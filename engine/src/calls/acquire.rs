@@ -170,7 +170,6 @@ impl Visit<'_> {
         let rank = self.next_rank()?;
         // The limit takes force when the request enters the queue, and not again when it is granted.
         self.put_limit_in_force(request.claim.family(), request.limit);
-        self.begin_lanes(&request.lane);
         self.enter(Standing::new(rank, self.now.mono), request, None)
     }
 

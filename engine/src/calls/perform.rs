@@ -100,7 +100,6 @@ impl Visit<'_> {
                 verdict: None,
             },
         };
-        self.begin_lanes(&hold.lane);
         self.put(Place::of_grant(standing, hold, presence), None);
     }
 

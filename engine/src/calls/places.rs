@@ -45,6 +45,7 @@ impl Visit<'_> {
     /// waited for last. Returns false, and puts nothing, if there is no room for the value.
     pub(crate) fn put(&mut self, place: Place, known: Option<&KeptPlace>) -> bool {
         let (rank, kept) = (place.rank(), place.kept_place());
+        self.begin_lanes(&place.lane);
         let queue = self.make_queue();
         self.engine.queues.join(queue, place);
         self.comes_due_in(0);
