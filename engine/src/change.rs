@@ -26,14 +26,12 @@ pub struct KeptPlace {
     pub min_hold: Option<LeaseMs>,
     /// How long the place is kept from the last request for it.
     pub keep_ms: u32,
-    /// For a run: how many attempts the request allows in all.
-    pub max_attempts: Option<u32>,
+    /// See [`Request::bound`](crate::Request::bound).
+    pub bound: Option<u32>,
     pub owner: Option<Box<[u8]>>,
     /// When the place was first taken.
     pub since: UnixMs,
     pub lane: LaneName,
-    /// How many permits the lane may have in use when the place is granted.
-    pub lane_limit: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

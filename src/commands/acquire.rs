@@ -82,7 +82,7 @@ fn ask(call: &Call<'_>, claim: Claim, has_room: bool) -> CommandResult {
         let request = Request {
             claim,
             limit: parsed.number_u32(Number::Limit),
-            max_attempts: parsed.number_u32(Number::Attempts),
+            bound: (parsed.number_u32(Number::Attempts)).or(parsed.number_u32(Number::LaneLimit)),
             lease,
             min_hold: parsed.number_u32(Number::MinHoldMs).map(LeaseMs),
             // Where the server forbids blocking, the request is a try, as with BLPOP.
@@ -96,7 +96,6 @@ fn ask(call: &Call<'_>, claim: Claim, has_room: bool) -> CommandResult {
             ephemeral,
             owner: owner.map(Into::into),
             lane: LaneName::from(parsed.text(Text::Lane).unwrap_or_default()),
-            lane_limit: parsed.number_u32(Number::LaneLimit),
             may_grow: has_room || !facts.out_of_memory(),
         };
         visit.acquire(request)

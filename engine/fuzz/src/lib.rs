@@ -74,7 +74,7 @@ impl Server {
         let request = Request {
             claim,
             limit: (claim.family() == Family::Semaphore).then_some(3),
-            max_attempts: (claim == Claim::Run).then_some(2),
+            bound: (claim == Claim::Run).then_some(2),
             lease: LeaseMs(30_000),
             min_hold: None,
             wait: Some(MonoUs(self.now.mono.0 + 60_000_000)),
@@ -85,7 +85,6 @@ impl Server {
             ephemeral: false,
             owner: None,
             lane: LaneName::default(),
-            lane_limit: None,
             may_grow: true,
         };
         self.visit(|visit| drop(visit.acquire(request)));

@@ -94,7 +94,7 @@ impl Visit<'_> {
         let limits = self.body().map(Body::limits).unwrap_or_default();
         let limit = limits.pinned.or(request.limit).or(limits.limit);
         let is_first = !self.has_line() || self.passes_line(&request, limit);
-        let is_granted = match admission(self.body(), request.claim, limit, request.max_attempts) {
+        let is_granted = match admission(self.body(), request.claim, limit, request.bound) {
             Admission::Never(answer) => return Err(answer),
             Admission::GiveUp if is_first => return Err(self.give_up()),
             Admission::Now => is_first && self.fits_lane(&request),
@@ -206,7 +206,7 @@ impl Visit<'_> {
         let since = before.keep().map_or(first, |keep| keep.since);
         let keep = request.keep_ms.map(|ms| Keep { ms, since });
         let keep = keep.or(before.keep());
-        let standing = before.with(keep, request.bound());
+        let standing = before.with(keep, request.bound);
         let (client, engine) = (request.client, &mut *self.engine);
         let parked = request.wait.map(|until| Parked {
             waiter: engine.queues.next_waiter(),

@@ -71,7 +71,7 @@ impl Visit<'_> {
 
     /// Whether the lane of a request has room for it under its LANELIMIT.
     pub(super) fn fits_lane(&self, request: &Request) -> bool {
-        request.lane_limit.is_none_or(|most| {
+        request.bound.is_none_or(|most| {
             let in_use = self.in_use(request.lane.as_bytes());
             in_use + u64::from(request.claim.permits()) <= u64::from(most)
         })
@@ -103,7 +103,7 @@ impl Visit<'_> {
 
     /// Refuses a request whose permits are above its own LANELIMIT.
     pub(super) fn check_lane_limit(request: &Request) -> Result<(), Refusal> {
-        let (permits, limit) = (request.claim.permits(), request.lane_limit);
+        let (permits, limit) = (request.claim.permits(), request.bound);
         match limit.filter(|limit| permits > *limit) {
             Some(limit) => Err(Refusal::TooManyForLane { permits, limit }),
             None => Ok(()),

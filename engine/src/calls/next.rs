@@ -33,17 +33,17 @@ pub(crate) fn admission(
     body: Option<&Body>,
     claim: Claim,
     limit: Option<u32>,
-    max_attempts: Option<u32>,
+    bound: Option<u32>,
 ) -> Admission {
     match (semaphore::refusal(claim, limit), body) {
         (Some(refusal), _) => Admission::Never(refusal.into()),
-        (None, Some(body)) => body.admission(claim, limit, max_attempts),
+        (None, Some(body)) => body.admission(claim, limit, bound),
         (None, None) => Admission::Now,
     }
 }
 
 fn admission_of(body: Option<&Body>, place: &Place, limit: Option<u32>) -> Admission {
-    admission(body, place.claim, limit, place.max_attempts())
+    admission(body, place.claim, limit, place.standing.bound())
 }
 
 impl Next {

@@ -17,8 +17,9 @@ pub struct Request {
     pub claim: Claim,
     /// The limit that the request gave, if any.
     pub limit: Option<u32>,
-    /// For a run: how many attempts it allows in all.
-    pub max_attempts: Option<u32>,
+    /// For a run how many attempts it allows in all (MAX); for permits how many its lane may have in use when they are
+    /// granted (LANELIMIT).
+    pub bound: Option<u32>,
     pub lease: LeaseMs,
     /// How long after the grant the place stays taken, even if the hold ends earlier.
     pub min_hold: Option<LeaseMs>,
@@ -35,8 +36,6 @@ pub struct Request {
     pub owner: Option<Box<[u8]>>,
     /// The lane of a semaphore in which the request stands (LANE).
     pub lane: LaneName,
-    /// How many permits the lane may have in use when the request is granted (LANELIMIT).
-    pub lane_limit: Option<u32>,
     /// Whether there is memory for a new hold or place. What the token has already is answered all the same.
     pub may_grow: bool,
 }
@@ -45,10 +44,6 @@ impl Request {
     /// Returns what is asked for, and in which lane.
     pub fn what(&self) -> (Claim, &[u8]) {
         (self.claim, self.lane.as_bytes())
-    }
-
-    pub fn bound(&self) -> Option<NonZeroU32> {
-        bound_of(self.max_attempts, self.lane_limit)
     }
 
     /// Returns the lane of a request for permits.
@@ -66,7 +61,7 @@ pub struct Standing {
     /// `None` and 0 if the place is not kept.
     keep_ms: Option<NonZeroU32>,
     kept_since: UnixMs,
-    pub bound: Option<NonZeroU32>,
+    bound: Option<NonZeroU32>,
 }
 
 // With its parts side by side it takes eight bytes less in each place.
@@ -93,11 +88,11 @@ impl Standing {
     }
 
     /// Returns it for a place that is kept so, with this bound.
-    pub fn with(self, keep: Option<Keep>, bound: Option<NonZeroU32>) -> Standing {
+    pub fn with(self, keep: Option<Keep>, bound: Option<u32>) -> Standing {
         Standing {
             keep_ms: keep.and_then(|keep| NonZeroU32::new(keep.ms)),
             kept_since: keep.map_or(UnixMs(0), |keep| keep.since),
-            bound,
+            bound: bound.and_then(NonZeroU32::new),
             ..self
         }
     }
@@ -107,12 +102,11 @@ impl Standing {
         let (ms, since) = (self.keep_ms?.get(), self.kept_since);
         Some(Keep { ms, since })
     }
-}
 
-/// Returns what a request is bound to besides a limit: for a run how many attempts it allows in all, for permits how many
-/// its lane may have in use.
-fn bound_of(max_attempts: Option<u32>, lane_limit: Option<u32>) -> Option<NonZeroU32> {
-    max_attempts.or(lane_limit).and_then(NonZeroU32::new)
+    /// See [`Request::bound`].
+    pub fn bound(&self) -> Option<u32> {
+        self.bound.map(NonZeroU32::get)
+    }
 }
 
 /// A place in the queue of a name.
@@ -201,18 +195,6 @@ impl Place {
         self.claim.family() == Family::Semaphore
     }
 
-    /// Returns how many attempts a run allows in all.
-    pub fn max_attempts(&self) -> Option<u32> {
-        let bound = self.standing.bound.filter(|_| self.claim == Claim::Run);
-        bound.map(NonZeroU32::get)
-    }
-
-    /// Returns how many permits the lane may have in use when the place is granted.
-    pub fn lane_limit(&self) -> Option<u32> {
-        let bound = self.standing.bound.filter(|_| self.claim != Claim::Run);
-        bound.map(NonZeroU32::get)
-    }
-
     /// Returns the client that waits on the place, if one does.
     pub fn parked(&self) -> Option<Parked> {
         match &self.presence {
@@ -234,7 +216,7 @@ impl Place {
         let keep_ms = self.standing.keep().map(|keep| keep.ms);
         keep_ms.is_some()
             && keep_ms == request.keep_ms
-            && self.standing.bound == request.bound()
+            && self.standing.bound() == request.bound
             && (self.claim, self.lease) == (request.claim, request.lease)
             && self.min_hold.get() == request.min_hold
             && self.owner == request.owner
@@ -277,11 +259,10 @@ impl Place {
             lease: self.lease,
             min_hold: self.min_hold.get(),
             keep_ms: keep.ms,
-            max_attempts: self.max_attempts(),
+            bound: self.standing.bound(),
             owner: self.owner.clone(),
             since: keep.since,
             lane: self.lane.clone(),
-            lane_limit: self.lane_limit(),
         })
     }
 
@@ -291,9 +272,8 @@ impl Place {
             ms: kept.keep_ms,
             since: kept.since,
         };
-        let bound = bound_of(kept.max_attempts, kept.lane_limit);
         Place {
-            standing: Standing::new(kept.rank, since).with(Some(keep), bound),
+            standing: Standing::new(kept.rank, since).with(Some(keep), kept.bound),
             token: kept.token,
             claim: kept.claim,
             lease: kept.lease,

@@ -24,11 +24,10 @@ fn place(number: u64, claim: Claim, lane: &str) -> Place {
         lease: LeaseMs(1_000),
         min_hold: None,
         keep_ms: 1_000,
-        max_attempts: None,
+        bound: None,
         owner: None,
         since: UnixMs(1),
         lane: LaneName::from(lane.as_bytes()),
-        lane_limit: None,
     };
     Place::kept(kept, MonoUs(1), LeaseUs(number))
 }

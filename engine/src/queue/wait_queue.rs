@@ -299,7 +299,7 @@ impl WaitQueue {
             return false;
         };
         if place.is_kept() {
-            place.standing = place.standing.with(None, place.standing.bound);
+            place.standing = place.standing.with(None, place.standing.bound());
             self.index.kept -= 1;
             self.index.kept_bytes -= place.heap_bytes();
             self.lanes.enter(place, Turn::default());

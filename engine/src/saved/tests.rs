@@ -124,10 +124,9 @@ fn place(number: u64, claim: Claim) -> KeptPlace {
         lease: LeaseMs(5),
         min_hold: None,
         keep_ms: 6,
-        max_attempts: (claim == Claim::Run).then_some(7),
+        bound: (claim == Claim::Run).then_some(7),
         owner: None,
         lane: LaneName::default(),
-        lane_limit: None,
         since: UnixMs(8),
     }
 }

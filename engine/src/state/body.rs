@@ -295,10 +295,10 @@ impl Body {
         &self,
         claim: Claim,
         limit: Option<u32>,
-        max_attempts: Option<u32>,
+        bound: Option<u32>,
     ) -> Admission {
         let is_open = self.paused_until().is_none();
-        of_family!(self.value(), family => match family.told_instead(max_attempts) {
+        of_family!(self.value(), family => match family.told_instead(bound) {
             Some(told) => told,
             None if is_open && family.admits(claim, limit) => Admission::Now,
             None => Admission::Later,

@@ -57,21 +57,20 @@ impl Form<KeptPlace> for PlaceForm {
         let has = |option| options & option != 0;
         let min_hold = read_min_hold(has(options::MIN_HOLD), fields)?;
         let lane = read_lane(has(options::LANED), fields)?;
-        let lane_limit = match lane.is_nameless() {
-            true => None,
-            false => LIMIT.read(fields, "lane_limit")?,
-        };
+        let mut bound = None;
+        if !lane.is_nameless() {
+            bound = LIMIT.read(fields, "lane_limit")?;
+        }
         let shared = fields.family == Family::Lock && fields.flag("claim")?;
         let claim = read_claim(shared, has(options::INDEXED), fields)?;
-        let max_attempts = match claim {
-            Claim::Run => ATTEMPTS.read(fields, "max")?,
-            _ => None,
-        };
+        if claim == Claim::Run {
+            bound = ATTEMPTS.read(fields, "max")?;
+        }
         let number: Fence = FENCE.read(fields, "fence")?;
         Ok(KeptPlace {
             rank: Rank(number),
             claim,
-            max_attempts,
+            bound,
             since: fields.difference("since", number.unix())?,
             lease: LEASE.read(fields, "lease")?,
             min_hold,
@@ -80,7 +79,6 @@ impl Form<KeptPlace> for PlaceForm {
             // No owner has a shorter form than an empty one.
             owner: (fields.optional_text("owner", 1, MAX_OWNER_LEN)?).map(Into::into),
             lane,
-            lane_limit,
         })
     }
 
@@ -93,13 +91,13 @@ impl Form<KeptPlace> for PlaceForm {
         }
         if !place.lane.is_nameless() {
             writer.text(place.lane.as_bytes());
-            LIMIT.write(writer, &place.lane_limit);
+            LIMIT.write(writer, &place.bound);
         }
         match place.claim {
             Claim::Exclusive => writer.byte(0),
             Claim::Shared => writer.byte(1),
             Claim::Permits(permits) => writer.number(permits),
-            Claim::Run => ATTEMPTS.write(writer, &place.max_attempts),
+            Claim::Run => ATTEMPTS.write(writer, &place.bound),
             Claim::Indexed | Claim::Member => {}
         }
         writer.number(place.rank.0.0);

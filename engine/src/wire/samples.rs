@@ -202,11 +202,10 @@ impl Sampled<KeptPlace> for PlaceForm {
             lease: LeaseMs(30_000),
             min_hold: self.has_options.then_some(LeaseMs::MAX),
             keep_ms: 60_000,
-            max_attempts: (family == Family::Once && n % 2 == 1).then_some(u32::MAX),
+            bound: (family == Family::Once && n % 2 == 1).then_some(u32::MAX),
             owner: (n % 2 == 1).then(|| b"\xffo"[..].into()),
             since: UnixMs(8),
             lane: LaneName::default(),
-            lane_limit: None,
         })
     }
 

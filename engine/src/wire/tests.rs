@@ -45,7 +45,7 @@ fn place_with_min_hold(claim: Claim) -> Change {
     Change::Place(KeptPlace { min_hold, ..place })
 }
 
-fn place(claim: Claim, text: &[u8], owner: Option<&[u8]>, max_attempts: Option<u32>) -> Change {
+fn place(claim: Claim, text: &[u8], owner: Option<&[u8]>, bound: Option<u32>) -> Change {
     Change::Place(KeptPlace {
         rank: Rank(Fence(1_700_000_000_000_123)),
         token: token(text),
@@ -53,10 +53,9 @@ fn place(claim: Claim, text: &[u8], owner: Option<&[u8]>, max_attempts: Option<u
         lease: LeaseMs(30_000),
         min_hold: None,
         keep_ms: 60_000,
-        max_attempts,
+        bound,
         owner: owner.map(Into::into),
         lane: LaneName::default(),
-        lane_limit: None,
         since: UnixMs(1_700_000_000_000),
     })
 }
@@ -89,7 +88,7 @@ fn laned(change: Change, lane: &[u8], limit: Option<u32>) -> Change {
             Change::Grant(grant)
         }
         Change::Place(mut place) => {
-            (place.lane, place.lane_limit) = (lane.into(), limit);
+            (place.lane, place.bound) = (lane.into(), limit);
             Change::Place(place)
         }
         change => change,

@@ -58,7 +58,7 @@ impl OneKey {
         let request = Request {
             claim: Claim::Exclusive,
             limit: None,
-            max_attempts: None,
+            bound: None,
             lease: LeaseMs(30_000),
             wait: None,
             min_hold: None,
@@ -69,7 +69,6 @@ impl OneKey {
             ephemeral: true,
             owner: None,
             lane: LaneName::default(),
-            lane_limit: None,
             may_grow: true,
         };
         let now = self.now;

@@ -61,7 +61,7 @@ impl OneKey {
         let request = Request {
             claim: Claim::Run,
             limit: None,
-            max_attempts: None,
+            bound: None,
             lease: LeaseMs(30_000),
             wait,
             min_hold: None,
@@ -72,7 +72,6 @@ impl OneKey {
             ephemeral: false,
             owner: None,
             lane: LaneName::default(),
-            lane_limit: None,
             may_grow: true,
         };
         let now = self.now;

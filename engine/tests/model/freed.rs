@@ -22,7 +22,7 @@ fn request(client: u64, permits: u32) -> Request {
     Request {
         claim: Claim::Permits(permits),
         limit: Some(2),
-        max_attempts: None,
+        bound: None,
         lease: LeaseMs(30_000),
         wait: None,
         min_hold: None,
@@ -33,7 +33,6 @@ fn request(client: u64, permits: u32) -> Request {
         ephemeral: false,
         owner: None,
         lane: LaneName::default(),
-        lane_limit: None,
         may_grow: true,
     }
 }

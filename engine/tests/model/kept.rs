@@ -491,7 +491,7 @@ impl OneKey {
         let request = Request {
             claim: Claim::Exclusive,
             limit: None,
-            max_attempts: None,
+            bound: None,
             lease: LeaseMs(30_000),
             min_hold: None,
             wait: None,
@@ -502,7 +502,6 @@ impl OneKey {
             ephemeral: false,
             owner: owner.map(|owner| owner.as_bytes().into()),
             lane: LaneName::default(),
-            lane_limit: None,
             may_grow: true,
         };
         let now = self.now;
@@ -582,7 +581,7 @@ fn asking_again_replicates_only_what_is_new() {
     let first = Request {
         claim: Claim::Run,
         limit: None,
-        max_attempts: Some(3),
+        bound: Some(3),
         lease: LeaseMs(30_000),
         min_hold: None,
         wait: None,
@@ -593,7 +592,6 @@ fn asking_again_replicates_only_what_is_new() {
         ephemeral: false,
         owner: None,
         lane: LaneName::default(),
-        lane_limit: None,
         may_grow: true,
     };
     let holder = Request {
@@ -614,7 +612,7 @@ fn asking_again_replicates_only_what_is_new() {
             ..first.clone()
         },
         Request {
-            max_attempts: None,
+            bound: None,
             ..first.clone()
         },
         Request {
@@ -637,11 +635,10 @@ fn asking_again_replicates_only_what_is_new() {
             lease: request.lease,
             min_hold: request.min_hold,
             keep_ms: request.keep_ms.expect("QUEUE"),
-            max_attempts: request.max_attempts,
+            bound: request.bound,
             owner: request.owner,
             since: began,
             lane: request.lane,
-            lane_limit: request.lane_limit,
         };
         assert_eq!(*place, as_asked);
         let new = (known != [as_asked.clone()]).then_some(Change::Place(as_asked));

@@ -165,11 +165,10 @@ fn kept(number: u64, token: &str) -> KeptPlace {
         lease: LeaseMs(1_000),
         min_hold: None,
         keep_ms: KEEP_MS,
-        max_attempts: None,
+        bound: None,
         owner: None,
         since: UnixMs(1),
         lane: LaneName::default(),
-        lane_limit: None,
     }
 }
 

@@ -34,7 +34,7 @@ impl OneKey {
         let request = Request {
             claim: Claim::Permits(1),
             limit: Some(1),
-            max_attempts: None,
+            bound: None,
             lease: LeaseMs(30_000),
             min_hold: None,
             wait: Some(MonoUs::NEVER),
@@ -45,7 +45,6 @@ impl OneKey {
             ephemeral: false,
             owner: None,
             lane: LaneName::from(b"tenant".as_slice()),
-            lane_limit: None,
             may_grow: true,
         };
         let acquire = |visit: &mut Visit<'_>| drop(visit.acquire(request));

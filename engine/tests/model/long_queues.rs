@@ -56,7 +56,7 @@ impl OneKey {
         let request = Request {
             claim,
             limit,
-            max_attempts: None,
+            bound: None,
             lease: LeaseMs(30_000),
             wait,
             min_hold: None,
@@ -67,7 +67,6 @@ impl OneKey {
             ephemeral: false,
             owner: None,
             lane: LaneName::default(),
-            lane_limit: None,
             may_grow: true,
         };
         let now = self.now;

@@ -95,7 +95,7 @@ fn request(kind: &Kind, number: u32) -> Request {
     Request {
         claim: kind.claim,
         limit: (kind.limit > 0).then_some(kind.limit),
-        max_attempts: None,
+        bound: None,
         lease: LeaseMs(600_000),
         min_hold: kind.min_hold.then_some(LeaseMs(600_000)),
         wait: None,
@@ -106,7 +106,6 @@ fn request(kind: &Kind, number: u32) -> Request {
         ephemeral: false,
         owner: (kind.text_bytes > 100).then(|| vec![b'o'; kind.text_bytes].into()),
         lane,
-        lane_limit: None,
         may_grow: true,
     }
 }

@@ -25,7 +25,7 @@ fn hold(server: &mut Server, name: Name, claim: Claim, number: u32, now: Now) ->
     let request = Request {
         claim,
         limit: matches!(claim, Claim::Permits(_)).then_some(1_000_000),
-        max_attempts: None,
+        bound: None,
         lease: LeaseMs(1_000),
         wait: None,
         min_hold: None,
@@ -36,7 +36,6 @@ fn hold(server: &mut Server, name: Name, claim: Claim, number: u32, now: Now) ->
         ephemeral: false,
         owner: Some(format!("web-{}", number % 2).as_bytes().into()),
         lane: LaneName::default(),
-        lane_limit: None,
         may_grow: true,
     };
     let acquire = |visit: &mut Visit<'_>| visit.acquire(request);

@@ -72,10 +72,9 @@ fn place(number: u64) -> KeptPlace {
         lease: LeaseMs(30_000),
         min_hold: None,
         keep_ms: KEEP_MS,
-        max_attempts: None,
+        bound: None,
         owner: None,
         lane: LaneName::default(),
-        lane_limit: None,
         since: UnixMs(NOW),
     }
 }

@@ -51,7 +51,7 @@ impl LargeServer {
         let mut request = Request {
             claim,
             limit: matches!(claim, Claim::Permits(_)).then_some(1_000_000),
-            max_attempts: None,
+            bound: None,
             lease: LeaseMs(LEASE_MS),
             wait: None,
             min_hold: None,
@@ -62,7 +62,6 @@ impl LargeServer {
             ephemeral: false,
             owner: None,
             lane: LaneName::default(),
-            lane_limit: None,
             may_grow: true,
         };
         change(&mut request);
@@ -724,7 +723,7 @@ fn delay_answers_exhausted_waiters_in_slices() {
     large.ask(KEY, Claim::Run, 0, |_| {});
     for client in 1..=300 {
         large.ask(KEY, Claim::Run, client, |request| {
-            request.max_attempts = (client != 7).then_some(1);
+            request.bound = (client != 7).then_some(1);
             request.wait = Some(MonoUs::NEVER);
         });
     }

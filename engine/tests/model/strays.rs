@@ -20,7 +20,7 @@ fn renamed() -> (Server, Now, StateId) {
     let request = Request {
         claim: Claim::Exclusive,
         limit: None,
-        max_attempts: None,
+        bound: None,
         lease: LeaseMs(LEASE_MS),
         wait: None,
         min_hold: None,
@@ -31,7 +31,6 @@ fn renamed() -> (Server, Now, StateId) {
         ephemeral: true,
         owner: None,
         lane: LaneName::default(),
-        lane_limit: None,
         may_grow: true,
     };
     server.call(OLD, Family::Lock, now, |visit| visit.acquire(request));

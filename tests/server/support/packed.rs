@@ -157,12 +157,11 @@ fn read(change: &str) -> Change {
             lease: lease(ms),
             min_hold: None,
             keep_ms: keep_ms.parse().expect("a duration"),
-            max_attempts: None,
+            bound: None,
             since: UnixMs(number(since)),
             token: Token::parse(text(token).as_bytes()).expect("a token"),
             owner: (!text(owner).is_empty()).then(|| text(owner).into_bytes().into()),
             lane: LaneName::default(),
-            lane_limit: None,
         }),
         ["VANISH"] => Change::Vanish,
         ["GIVEUP"] => Change::GiveUp,
@@ -242,18 +241,22 @@ fn plain_text(change: &Change) -> String {
 }
 
 fn place_text(place: &KeptPlace) -> String {
+    let (attempts, lane_limit) = match place.claim {
+        Claim::Run => (place.bound, None),
+        _ => (None, place.bound),
+    };
     format!(
         "PLACE {} {} {} {} {} {} {} {}{}{}",
         place.rank.0.0,
         claim_text(place.claim),
         lease_text(place.lease, place.min_hold),
         place.keep_ms,
-        or_none(place.max_attempts),
+        or_none(attempts),
         place.since.0,
         token(&place.token),
         counted(place.owner.as_deref().unwrap_or_default()),
         lane(&place.lane),
-        (place.lane_limit).map_or_else(String::new, |limit| format!(" at most {limit}"))
+        lane_limit.map_or_else(String::new, |limit| format!(" at most {limit}"))
     )
 }
 

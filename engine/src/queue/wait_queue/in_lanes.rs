@@ -61,7 +61,7 @@ impl QueueLanes {
 fn ask(place: &Place) -> Ask {
     Ask {
         permits: place.claim.permits(),
-        lane_limit: place.lane_limit(),
+        lane_limit: place.standing.bound(),
         is_kept: place.is_kept(),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::queue::place::Place;
-use crate::types::{Family, Rank, Token};
+use crate::types::{Claim, Family, Rank, Token};
 
 /// The numbers are sums over the places in line.
 #[derive(Default, PartialEq, Debug)]
@@ -44,7 +44,9 @@ impl Index {
         if place.claim.permits() > 1 {
             list(&mut self.heavy, place.claim.permits());
         }
-        if let Some(max_attempts) = place.max_attempts() {
+        if place.claim == Claim::Run
+            && let Some(max_attempts) = place.standing.bound()
+        {
             list(&mut self.capped, max_attempts);
         }
         let count = |sum: &mut usize, number: usize| match comes {

@@ -45,8 +45,8 @@ pub(in crate::state) trait Policy {
     /// count. A GRANT that another server decided must fit without a limit: only the server that decides compares limits.
     fn admits(&self, claim: Claim, limit: Option<u32>) -> bool;
 
-    /// Returns what becomes of a request that is told something else than a grant, and allows so many attempts.
-    fn told_instead(&self, _max_attempts: Option<u32>) -> Option<Admission> {
+    /// Returns what becomes of a request that is told something else than a grant, and has this bound.
+    fn told_instead(&self, _bound: Option<u32>) -> Option<Admission> {
         None
     }
 

@@ -45,8 +45,7 @@ pub struct FormerSeat {
     pub(super) rank: u64,
     pub(super) since_us: u64,
     pub(super) keep: Option<ModelKeep>,
-    pub(super) max_attempts: Option<u32>,
-    pub(super) lane_limit: Option<u32>,
+    pub(super) bound: Option<u32>,
 }
 
 #[derive(Clone)]
@@ -207,7 +206,7 @@ impl ModelContent {
     pub(super) fn work_is_over(&mut self, request: &Request, is_first: bool) -> Option<Answer> {
         let may_fail = is_first || self.work.delayed_until_ms.is_some();
         match self.work.done_answer() {
-            None if self.holds.is_empty() && may_fail => self.work.give_up(request.max_attempts),
+            None if self.holds.is_empty() && may_fail => self.work.give_up(request.bound),
             done => done,
         }
     }

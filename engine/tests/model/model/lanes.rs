@@ -105,7 +105,7 @@ impl Model {
     }
 
     fn stands_aside(&self, name: Name, request: &Request, limit: u32) -> bool {
-        let most = request.lane_limit.unwrap_or(u32::MAX).min(limit);
+        let most = request.bound.unwrap_or(u32::MAX).min(limit);
         let own = self.in_use(name, &request.lane);
         own + u64::from(request.claim.permits()) > u64::from(most)
     }
@@ -160,7 +160,7 @@ impl Model {
 
     pub(super) fn fits_lane(&self, name: Name, request: &Request) -> bool {
         let own = self.in_use(name, &request.lane) + u64::from(request.claim.permits());
-        let most = request.lane_limit.unwrap_or(u32::MAX);
+        let most = request.bound.unwrap_or(u32::MAX);
         own <= u64::from(most)
     }
 

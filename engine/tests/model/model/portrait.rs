@@ -150,7 +150,7 @@ impl Painter<'_> {
     fn former(&mut self, former: &FormerSeat) {
         let rank = self.fences.of(former.rank);
         let keep = self.keep(former.keep.as_ref());
-        self.paint(format_args!("of {rank} {keep:?} {:?}", former.lane_limit));
+        self.paint(format_args!("of {rank} {keep:?} {:?}", former.bound));
     }
 
     fn keep(&self, keep: Option<&ModelKeep>) -> Option<(u32, i64)> {
@@ -190,7 +190,7 @@ impl Painter<'_> {
         let conn = (self.conn_of)(request.client.0);
         self.paint(format_args!(
             "{:?} {:?} {:?} {wait:?} {conn} {} {:?}",
-            request.limit, request.lease, request.min_hold, request.ephemeral, request.lane_limit
+            request.limit, request.lease, request.min_hold, request.ephemeral, request.bound
         ));
     }
 }

@@ -325,8 +325,7 @@ impl Model {
                 rank: seat.rank,
                 since_us: seat.since_us,
                 keep: seat.keep,
-                max_attempts: seat.request().and_then(|request| request.max_attempts),
-                lane_limit: seat.request().and_then(|request| request.lane_limit),
+                bound: seat.request().and_then(|request| request.bound),
             });
         if let Some(content) = self.content_mut(name)
             && let Some(hold) = content.holds.iter_mut().find(|hold| hold.token == *token)
@@ -356,7 +355,7 @@ impl Model {
                 request: Request {
                     claim: hold.claim,
                     limit: None,
-                    max_attempts: former.max_attempts,
+                    bound: former.bound,
                     lease: LeaseMs(hold.lease_ms),
                     min_hold: hold.min_hold_ms.map(LeaseMs),
                     wait: None,
@@ -367,7 +366,6 @@ impl Model {
                     ephemeral: false,
                     owner: hold.owner,
                     lane: hold.lane.clone(),
-                    lane_limit: former.lane_limit,
                     may_grow: true,
                 },
             },

@@ -98,7 +98,7 @@ impl Model {
         let queues = request.wait.is_some() || request.keep_ms.is_some();
         let family = request.claim.family();
         let permits = request.claim.permits();
-        if let Some(limit) = request.lane_limit.filter(|limit| permits > *limit) {
+        if let Some(limit) = request.bound.filter(|limit| permits > *limit) {
             return Outcome::Now(Answer::Refused(Refusal::TooManyForLane { permits, limit }));
         }
         // A vacant place of another family is over as soon as its token asks in this one.

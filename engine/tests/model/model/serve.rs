@@ -257,7 +257,7 @@ impl Model {
                 && content.work.delayed_until_ms.is_some()
             {
                 let mut failed = waiting.iter().filter_map(|(ticket, request)| {
-                    Some((*ticket, content.work.give_up(request.max_attempts)?))
+                    Some((*ticket, content.work.give_up(request.bound)?))
                 });
                 if let Some((ticket, answer)) = failed.next() {
                     self.tell(name, ticket, answer, now);

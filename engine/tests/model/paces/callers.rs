@@ -90,7 +90,7 @@ impl Paced {
         let request = Request {
             claim: Claim::Permits(caller.permits),
             limit: Some(self.asked).filter(|_| !self.random.one_in(3)),
-            max_attempts: None,
+            bound: None,
             lease,
             min_hold: Some(LeaseMs(SPAN_MS)),
             wait: (mode > 1).then_some(waits),
@@ -101,7 +101,6 @@ impl Paced {
             ephemeral,
             owner: None,
             lane: LaneName::default(),
-            lane_limit: None,
             may_grow: true,
         };
         let now = self.now();

@@ -280,8 +280,8 @@ impl World {
             );
             assert_eq!(place.min_hold, request.min_hold, "{name:?}: MINHOLD");
             assert_eq!(
-                (place.max_attempts, &place.owner),
-                (request.max_attempts, &request.owner),
+                (place.bound, &place.owner),
+                (request.bound, &request.owner),
                 "{name:?}: whose the place is"
             );
             let since_ms = keep.since_ms.unwrap_or(place.since.0);

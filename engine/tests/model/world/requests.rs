@@ -115,7 +115,7 @@ impl World {
         Request {
             claim: ask.claim,
             limit: ask.limit,
-            max_attempts: ask.max_attempts,
+            bound: ask.max_attempts.or(ask.lane_limit),
             lease: LeaseMs(ask.lease_ms),
             min_hold: ask.min_hold_ms.map(LeaseMs),
             wait: self.until(ask.block),
@@ -126,7 +126,6 @@ impl World {
             ephemeral: ask.ephemeral,
             owner: ask.owner.map(|owner| owner.as_bytes().into()),
             lane: lane(ask.lane),
-            lane_limit: ask.lane_limit,
             may_grow: self.may_grow,
         }
     }
