@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::mem::{swap, take};
 
 use super::{Index, Left, Piece, WaitQueue, pieces_of};
-use crate::queue::lanes::Lanes;
 use crate::queue::place::Place;
 use crate::types::{Rank, Turn};
 
@@ -31,13 +30,13 @@ impl WaitQueue {
         } else {
             swap(&mut self.line, &mut line);
             swap(&mut self.index, &mut index);
-            // What stays is noted anew. The old index and the old lanes are not used any more.
+            // What stays is noted anew, with the turns of its lanes. The old index and lanes are not used any more.
             lanes = self.lanes.0.take();
-            for place in take(&mut self.vacant).into_values() {
-                self.join_again(place, lanes.as_deref());
-            }
-            for place in parked.iter().filter_map(|rank| line.remove(rank)) {
-                self.join_again(place, lanes.as_deref());
+            let parked = parked.iter().filter_map(|rank| line.remove(rank));
+            for place in take(&mut self.vacant).into_values().chain(parked) {
+                let lanes = lanes.as_deref();
+                let turn = lanes.map_or(Turn::default(), |lanes| lanes.turn(&place.lane));
+                self.join(place, turn);
             }
         }
         if let (Some(again), Some(before)) = (&mut self.lanes.0, &lanes) {
@@ -50,11 +49,5 @@ impl WaitQueue {
             }
         }
         pieces_of(line, index, lanes)
-    }
-
-    /// Puts a place into the queue that was in it before, with the turn that its lane had.
-    fn join_again(&mut self, place: Place, before: Option<&Lanes>) {
-        let turn = before.map_or(Turn::default(), |lanes| lanes.turn(&place.lane));
-        self.join(place, turn);
     }
 }
