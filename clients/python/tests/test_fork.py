@@ -1,4 +1,4 @@
-"""A process that forks, as web servers and multiprocessing do."""
+"""A process that forks, as web servers and multiprocessing do, or that is interrupted by signals."""
 
 import subprocess
 import sys
@@ -142,3 +142,52 @@ asyncio.run(main())
 
 def test_child_of_a_task_ends_nothing_and_is_told(server: Server) -> None:
     run(CHILD_OF_A_TASK, server)
+
+
+FORK_WHILE_ASKING = """
+import os, sys, threading, redis
+from dsync import _performer
+from dsync._sync._threads import Threads
+
+client = redis.Redis(port=int(sys.argv[1]))
+over = threading.Event()
+
+def asking():
+    while not over.is_set():
+        Threads.of(client)
+
+thread = threading.Thread(target=asking, daemon=True)
+thread.start()
+for _ in range(200):
+    child = os.fork()
+    if child == 0:
+        _performer._LOCK.acquire(timeout=5) or os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, "the lock of another thread stays locked"
+over.set()
+thread.join()
+"""
+
+
+def test_fork_while_another_thread_asks(server: Server) -> None:
+    run(FORK_WHILE_ASKING, server)
+
+
+HANDLER_THAT_LOOKS = """
+import signal, sys, time, redis
+from dsync import lock
+
+hold = lock(redis.Redis(port=int(sys.argv[1])), "k").acquire()
+signal.signal(signal.SIGALRM, lambda *_: hold.raise_if_lost())
+until = time.monotonic() + 3
+while time.monotonic() < until:
+    signal.setitimer(signal.ITIMER_REAL, 0.00005)
+    for _ in range(20):
+        hold.raise_if_lost()
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert hold.release()
+"""
+
+
+def test_handler_of_a_signal_may_look_at_the_hold(server: Server) -> None:
+    run(HANDLER_THAT_LOOKS, server)

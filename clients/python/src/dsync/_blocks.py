@@ -73,7 +73,7 @@ class ByHand:
 
     def __init__(self, who: Callable[[], Any]) -> None:
         self._who = who
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._held: list[tuple[Any, Any]] = []
 
     def entering(self) -> Callable[[Any], None]:

@@ -105,7 +105,8 @@ class Lease:
         self._asked: list[Asked] = []
         self._ended: Optional[str] = None
         self._trouble: Optional[BaseException] = None
-        self._lock = threading.Lock()
+        # A handler of a signal, or the end of a generator that is collected, may look while its thread is looking.
+        self._lock = threading.RLock()
         self._pid = os.getpid()
 
     def become(self, seconds: float, margin: float) -> None:

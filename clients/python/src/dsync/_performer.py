@@ -5,6 +5,7 @@ Written once, as :mod:`dsync._line` is: ``Threads`` and ``Tasks`` say how one wa
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from typing import Any, Awaitable, Callable, ClassVar, Coroutine, MutableMapping, Optional, Protocol, TypeVar
@@ -27,7 +28,10 @@ REDIRECTIONS = 5
 
 Self = TypeVar("Self", bound="Performer")
 Result = TypeVar("Result")
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # Otherwise it could stay locked in the child.
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 class Event(Protocol):
@@ -55,7 +59,8 @@ class Performer(ABC):
         self.route = route_of(client)
         #: What renews holds; see :func:`dsync._renewals.renewals_of`.
         self.renewals: dict[Any, Any] = {}
-        self.lock = threading.Lock()
+        #: Like all locks here it can be taken again: by a handler of a signal, or by a task that starts at once.
+        self.lock = threading.RLock()
         self._where = self.where()
         self._is_sharded = is_cluster(client)
         self._listeners: dict[str, Listener] = {}

@@ -80,7 +80,7 @@ class Renewals:
     """The holds that one thread or task renews, which exists while there is one that lives long enough. Thread-safe."""
 
     def __init__(self, event: Event) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._holds: WeakSet[Renewed] = WeakSet()
         self._renewer: Optional[Running] = None
         #: Set when there is something to do for it.

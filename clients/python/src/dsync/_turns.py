@@ -56,7 +56,7 @@ class Listener:
         self._performer = performer
         self._prefix = "S" if is_sharded else ""
         self._line = performer.line(source, LONGEST_TRY)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._watches: list[Watching] = []
         self._listening: Optional[Running] = None
         self._is_connected = False

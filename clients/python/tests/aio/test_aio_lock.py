@@ -1,6 +1,7 @@
 """Locks, semaphores, groups and work-once keys of asyncio clients, while all goes well."""
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
@@ -159,3 +160,13 @@ async def test_clients_are_not_mixed_up(aclient: Any, client: Any) -> None:
         lock(client, "k")
     with pytest.raises(TypeError, match=r"belongs to dsync\.aio, not here"):
         dsync.lock(aclient, "k")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks do not start at once before Python 3.12")
+async def test_tasks_may_start_at_once(aclient: Any) -> None:
+    loop: Any = asyncio.get_running_loop()
+    eager: Any = asyncio
+    loop.set_task_factory(eager.eager_task_factory)
+    async with lock(aclient, "k", lease=0.6) as hold:
+        await asyncio.sleep(1)
+        hold.raise_if_lost()

@@ -46,7 +46,7 @@ class _NoBound:
 class ThreadLine(Line):
     def __init__(self, source: Source, within: float) -> None:
         super().__init__(source, within)
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()
 
     def _time_outs(self, within: float) -> dict[str, Optional[float]]:
         connect_within = min(within, self.source.settings["socket_connect_timeout"])
