@@ -89,8 +89,8 @@ class Story:
         self.said.append(f"turn {seconds:g}")
         self.time += seconds
 
-    async def watch(self, channel: str) -> None:
-        self.said.append(f"watch {channel}")
+    async def watch(self, channel: bytes) -> None:
+        self.said.append(f"watch {channel.decode()}")
 
     def verbs(self) -> list[str]:
         """Returns what was said, without what is the same each time."""

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -228,3 +229,15 @@ def test_both_protocols_are_served(server: Server, protocol: int, own_connection
     client = server.client(protocol=protocol)
     with lock(client, "k", owner="web-1"), pytest.raises(dsync.NotAcquired, match="web-1"):
         lock(client, "k", wait=0.2, own_connection=own_connection).acquire()
+
+
+def test_turn_of_a_key_of_any_bytes_is_heard(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dsync._steps.ASK_AGAIN_AFTER", 4.5)
+    key: Any = b"\xff"
+    hold = lock(client, key).acquire()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lock(client, key, own_connection=False).acquire)
+        eventually(lambda: client.execute_command("DSYNC.CONTENDED"), "a waiter")
+        eventually(client.pubsub_channels, "a subscription")
+        hold.release()
+        waiting.result(4).release()

@@ -369,13 +369,13 @@ def test_subscription_that_is_not_confirmed_ends_its_connection(own_server: Serv
     client = own_server.client()
     threads = Threads.of(client)
     source = complete(threads.find("k", 5))
-    first = complete(threads.watch(source, "a"))
+    first = complete(threads.watch(source, b"a"))
     unheard = threads._listeners[source.name]
     own_server.stop()
     with pytest.raises(redis.TimeoutError):
-        complete(threads.watch(source, "b"))
+        complete(threads.watch(source, b"b"))
     own_server.go_on()
-    complete(complete(threads.watch(source, "b")).end())
+    complete(complete(threads.watch(source, b"b")).end())
     assert threads._listeners[source.name] is not unheard
     with pytest.raises(redis.ConnectionError, match="not heard"):
         complete(first.wait(30))

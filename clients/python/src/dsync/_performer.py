@@ -179,7 +179,7 @@ class Performer(ABC):
             held: MutableMapping[str, Any] = self._held.setdefault(self.who(), WeakValueDictionary())
             return held
 
-    async def watch(self, source: Source, channel: str) -> Watching:
+    async def watch(self, source: Source, channel: bytes) -> Watching:
         """Subscribes, and returns when the server has confirmed it."""
         with self.lock:
             listener = self._listeners.get(source.name)
@@ -242,7 +242,7 @@ class Talk:
         self._blocking = line
         return reply
 
-    async def watch(self, channel: str) -> None:
+    async def watch(self, channel: bytes) -> None:
         """Subscribes to the channel on which a turn is announced."""
         await self._unwatch()
         source = await self._source()

@@ -53,7 +53,7 @@ class Granted:
 
 class Waiting(NamedTuple):
     #: Where the server announces the turn.
-    channel: str
+    channel: bytes
 
 
 class Done(NamedTuple):
@@ -141,7 +141,7 @@ def answer(reply: Any) -> Answer:
         return Granted(int(reply[1]))
     kind = text(reply[0])
     if kind == "WAITING":
-        return Waiting(text(reply[2]))
+        return Waiting(reply[2])
     if kind == "RUN":
         return Granted(int(reply[2]), int(reply[3]))
     if kind == "DONE":

@@ -94,7 +94,7 @@ class _Asking:
         deadline = None if settings.wait is None else now() + settings.wait
         patience = Patience(self.request.key, settings.retry_for, deadline)
         has_place = False
-        watched: Optional[str] = None
+        watched: Optional[bytes] = None
         while True:
             sent = now()
             self.may_be_known = True

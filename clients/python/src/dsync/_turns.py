@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Watching:
     """One request's interest in its channel."""
 
-    def __init__(self, listener: Listener, channel: str, performer: type[Performer]) -> None:
+    def __init__(self, listener: Listener, channel: bytes, performer: type[Performer]) -> None:
         self._listener = listener
         self.channel = channel
         self.confirmed: Any = performer.event()
@@ -62,7 +62,7 @@ class Listener:
         self._is_connected = False
         self.is_over = False
 
-    def add(self, channel: str) -> Watching:
+    def add(self, channel: bytes) -> Watching:
         """Notes another interest, which is broken at once if this listener has just ended."""
         watching = Watching(self, channel, self._performer)
         with self._lock:
@@ -127,7 +127,7 @@ class Listener:
             while not self.is_over:
                 message = await self._line.receive(1.0)
                 if message is not NOTHING:
-                    self._tell(message[0].decode(), message[1].decode())
+                    self._tell(message[0].decode(), message[1])
         except Exception as error:
             trouble = str(error)
             log.info("announcements of turns are not heard for now: %s", error)
@@ -139,7 +139,7 @@ class Listener:
                 watching.breaks(trouble)
             await self._line.close()
 
-    def _tell(self, kind: str, channel: str) -> None:
+    def _tell(self, kind: str, channel: bytes) -> None:
         with self._lock:
             for watching in [watching for watching in self._watches if watching.channel == channel]:
                 if not kind.endswith("unsubscribe"):

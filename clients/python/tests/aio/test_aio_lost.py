@@ -287,13 +287,13 @@ async def test_subscription_that_is_not_confirmed_ends_its_connection(own_server
     client = redis.asyncio.Redis(port=own_server.port)
     tasks = Tasks.of(client)
     source = await tasks.find("k", 5)
-    first = await tasks.watch(source, "a")
+    first = await tasks.watch(source, b"a")
     unheard = tasks._listeners[source.name]
     own_server.stop()
     with pytest.raises(redis.TimeoutError):
-        await tasks.watch(source, "b")
+        await tasks.watch(source, b"b")
     own_server.go_on()
-    await (await tasks.watch(source, "b")).end()
+    await (await tasks.watch(source, b"b")).end()
     assert tasks._listeners[source.name] is not unheard
     with pytest.raises(redis.ConnectionError, match="not heard"):
         await first.wait(30)
