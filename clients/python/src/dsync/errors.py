@@ -35,7 +35,7 @@ class Holder(NamedTuple):
 
 
 class DsyncError(Exception):
-    """The base of all errors of this package."""
+    """The base of all errors of this package. They can be pickled: each is made of its arguments."""
 
 
 class NotAcquired(DsyncError):
@@ -50,13 +50,11 @@ class NotAcquired(DsyncError):
         self.holders = tuple(holders)
         #: The ``state`` of INFO, such as ``exclusive``, ``full``, ``running``, ``delayed`` or ``paused``.
         self.state = state
-        if self.holders:
-            what = f"{key!r} is held by " + ", ".join(map(str, self.holders))
-        else:
-            what = f"{key!r} was not granted"
-        if state in ("paused", "delayed"):
-            what += f", and is {state}"
-        super().__init__(what)
+        super().__init__(key, self.holders, state)
+
+    def __str__(self) -> str:
+        what = f"is held by {', '.join(map(str, self.holders))}" if self.holders else "was not granted"
+        return f"{self.key!r} {what}" + (f", and is {self.state}" if self.state in ("paused", "delayed") else "")
 
 
 class HoldLost(DsyncError):
@@ -66,7 +64,10 @@ class HoldLost(DsyncError):
         self.key = key
         self.fence = fence
         self.why = why
-        super().__init__(f"the hold of {key!r} with fence {fence} is lost: {why}")
+        super().__init__(key, fence, why)
+
+    def __str__(self) -> str:
+        return f"the hold of {self.key!r} with fence {self.fence} is lost: {self.why}"
 
 
 class NotConfirmed(DsyncError):
@@ -79,7 +80,10 @@ class NotConfirmed(DsyncError):
         self.key = key
         self.have = have
         self.wanted = wanted
-        super().__init__(f"{key!r} is confirmed by {have} of {wanted} replicas")
+        super().__init__(key, have, wanted)
+
+    def __str__(self) -> str:
+        return f"{self.key!r} is confirmed by {self.have} of {self.wanted} replicas"
 
 
 class WorkFailed(DsyncError):
@@ -90,5 +94,8 @@ class WorkFailed(DsyncError):
         #: The reason of the last failure: ``lapsed`` or ``revoked``, or what the worker reported.
         self.reason = reason
         self.attempts = attempts
-        after = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        super().__init__(f"{key!r} is given up after {after}; the last failure: {_printable(reason)}")
+        super().__init__(key, reason, attempts)
+
+    def __str__(self) -> str:
+        after = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+        return f"{self.key!r} is given up after {after}; the last failure: {_printable(self.reason)}"
