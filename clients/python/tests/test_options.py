@@ -78,6 +78,21 @@ def test_nonsense_is_refused_before_anything_is_sent(package: Any, library: Any)
     for claim in (package.lock, package.semaphore):
         with pytest.raises(ValueError, match="min_hold is None or a number of seconds above 0, not -1"):
             claim(client, "k", min_hold=-1)
+    for wrong in (
+        {"lease": "30"},
+        {"lease": None},
+        {"lease": float("inf")},
+        {"wait": -1},
+        {"retry_for": None},
+        {"margin": "1"},
+    ):
+        [(name, value)] = wrong.items()
+        with pytest.raises(ValueError, match=f"{name} is .*a number of seconds.*, not {value!r}"):
+            package.lock(client, "k", **{name: value})
+    # Once the work is done, it would be too late to say so.
+    for name, value in (("keep", 0), ("keep", float("inf")), ("keep", "1"), ("retry_delay", -1)):
+        with pytest.raises(ValueError, match=f"{name} is None or a number of seconds.*, not {value!r}"):
+            package.once.begin(client, "k", **{name: value})
     with pytest.raises(TypeError, match="no option 'lanes', did you mean 'lane'"):
         package.semaphore(client, "s", lanes="a")
     with pytest.raises(TypeError, match="no option 'lane'"):

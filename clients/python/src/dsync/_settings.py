@@ -6,7 +6,9 @@ import dataclasses
 import difflib
 import inspect
 import math
+import sys
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, Optional, Union
 
 from . import _protocol
@@ -89,18 +91,12 @@ class Settings:
         return Work(**work), cls.of(others, function, *names)
 
     def __post_init__(self) -> None:
-        if not self.lease > 0:
-            raise ValueError(f"lease is a number of seconds above 0, not {self.lease!r}")
-        if self.wait is not None and not self.wait >= 0:
-            raise ValueError(f"wait is None or a number of seconds, not {self.wait!r}")
-        if self.margin is not None and not 0 <= self.margin < self.lease:
-            raise ValueError(f"margin is at least 0 and less than the lease of {self.lease} s, not {self.margin!r}")
-        if self.max_hold is not None and not self.max_hold > 0:
-            raise ValueError(f"max_hold is None or a number of seconds above 0, not {self.max_hold!r}")
+        check_seconds(lease=self.lease, wait=self.wait, margin=self.margin, retry_for=self.retry_for)
+        check_seconds(max_hold=self.max_hold, within=self.within)
+        if self.margin is not None and self.margin >= self.lease:
+            raise ValueError(f"margin is less than the lease of {self.lease} s, not {self.margin!r}")
         if not (self.replicas >= 1 if type(self.replicas) is int else self.replicas in (None, ALL)):
             raise ValueError(f"replicas is a number from 1 or 'all', not {self.replicas!r}")
-        if self.within is not None and not self.within > 0:
-            raise ValueError(f"within is a number of seconds above 0, not {self.within!r}")
 
     @property
     def confirm(self) -> Optional[Confirm]:
@@ -147,6 +143,9 @@ class Work:
     #: Seconds after a failure in which nobody begins again.
     retry_delay: Optional[float] = None
 
+    def __post_init__(self) -> None:
+        check_seconds(keep=self.keep, retry_delay=self.retry_delay)
+
     def done(self, result: Any) -> tuple[Word, ...]:
         """Returns what DONCE.DONE says after the token."""
         words: tuple[Word, ...] = () if result is None else ("RESULT", result)
@@ -157,7 +156,20 @@ class Work:
     def failed(self, error: BaseException) -> tuple[Word, ...]:
         """Returns what DONCE.FAIL says after the token."""
         delay = None if self.retry_delay is None else round(self.retry_delay * 1_000)
-        return ("REASON", f"{type(error).__name__}: {error}"[:1_000], *option("DELAY", delay))
+        # What cannot be encoded, as in names of files, is escaped; a sign that is cut at the end is left out.
+        reason = f"{type(error).__name__}: {error}".encode(errors="backslashreplace")[:1_000].decode(errors="ignore")
+        return ("REASON", reason.encode(), *option("DELAY", delay))
+
+
+def check_seconds(**options: Any) -> None:
+    """Raises ``ValueError`` where the value of an option is no duration."""
+    for name, value in options.items():
+        none = "" if name in ("lease", "retry_for") else "None or "
+        above = "" if name in ("wait", "margin", "retry_for", "retry_delay") else " above 0"
+        most = math.inf if name in ("wait", "retry_for", "max_hold") else sys.float_info.max
+        is_right = isinstance(value, Real) and 0 <= float(value) <= most and bool(value or not above)
+        if not (is_right or (none and value is None)):
+            raise ValueError(f"{name} is {none}a number of seconds{above}, not {value!r}")
 
 
 def option(name: str, value: Optional[Word]) -> tuple[Word, ...]:
@@ -166,7 +178,6 @@ def option(name: str, value: Optional[Word]) -> tuple[Word, ...]:
 
 
 def min_hold_words(seconds: Optional[float]) -> tuple[Word, ...]:
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"min_hold is None or a number of seconds above 0, not {seconds!r}")
+    check_seconds(min_hold=seconds)
     # Rounded up: a place rests no shorter than it was asked for.
     return option("MINHOLD", None if seconds is None else math.ceil(round(seconds * 1_000, 3)))
