@@ -4,10 +4,12 @@ import threading
 from typing import Any
 
 import pytest
+import redis.asyncio
 from servers import Server, eventually
 from test_lock import fields, holders
 
 import dsync
+import dsync.aio
 from dsync import group, once
 
 
@@ -168,3 +170,37 @@ def test_work_that_somebody_else_has_begun_since_is_not_recorded(client: Any) ->
         other = client.execute_command("DONCE.BEGIN", "w", "TOKEN", "other")
         assert other[0] == b"RUN"
     assert holders(client, "w", "DONCE") == 1
+
+
+def test_failure_whose_reason_is_no_utf_8_is_a_failure(client: Any) -> None:
+    for reason in ("\udcff", "ü" * 1_000):
+        with pytest.raises(OSError, match=reason), once.begin(client, "w", max_attempts=1):
+            raise OSError(reason)
+        with pytest.raises(dsync.WorkFailed) as failed:
+            once.begin(client, "w", max_attempts=1, wait=0).__enter__()
+        assert failed.value.reason in (r"OSError: \udcff", "OSError: " + "ü" * 495)
+        client.delete("w")
+
+
+def test_functions_that_a_block_cannot_be_around_are_refused(client: Any) -> None:
+    async def coroutine() -> None: ...
+
+    def generator() -> Any:
+        yield
+
+    async def generator_of_tasks() -> Any:
+        yield
+
+    tasks = redis.asyncio.Redis()
+    of_threads: Any = (dsync.lock(client, "k"), once(client, "w"))
+    of_tasks: Any = (dsync.aio.lock(tasks, "k"), dsync.aio.once(tasks, "w"))
+    for decorate in (*of_threads, *of_tasks):
+        for function in (generator, generator_of_tasks):
+            with pytest.raises(TypeError, match="is a generator function"):
+                decorate(function)
+    for decorate in of_threads:
+        with pytest.raises(TypeError, match=r"belongs to dsync\.aio"):
+            decorate(coroutine)
+    for decorate in of_tasks:
+        with pytest.raises(TypeError, match="belongs to dsync"):
+            decorate(fields)

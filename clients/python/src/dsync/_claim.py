@@ -103,6 +103,14 @@ class BlockBase(Generic[Held]):
         raise NotImplementedError
 
 
+def check_function(function: Callable[..., Any], performer: type[Performer]) -> None:
+    """Raises ``TypeError`` unless a block of these threads or tasks can be around each call of this function."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{function!r} is a generator function, and would run after its block")
+    if inspect.iscoroutinefunction(function) is not performer.is_async:
+        raise TypeError(f"{function!r} belongs to {'dsync' if performer.is_async else 'dsync.aio'}")
+
+
 class ClaimBase(BlockBase[HoldType]):
     def _begun(self, found: Union[Grant, Done]) -> HoldType:
         hold: HoldType = self._hold(self._client, found, self._settings)
@@ -146,11 +154,6 @@ class ClaimBase(BlockBase[HoldType]):
 
     def _available(self, info: Mapping[str, Any]) -> Optional[int]:
         return int(info["available"]) if "available" in info else self._kind.limit
-
-    def _check_function(self, function: Callable[..., Any]) -> None:
-        is_async = self._performer.is_async
-        if inspect.iscoroutinefunction(function) is not is_async:
-            raise TypeError(f"{function!r} belongs to {'dsync' if is_async else 'dsync.aio'}")
 
 
 ClaimType = TypeVar("ClaimType", bound=ClaimBase[Any])
@@ -332,6 +335,7 @@ class OnceBase(Generic[ClientType, BeginType]):
                 raise ValueError(f"the result of {key!r} cannot be read: {error}") from error
 
         def decorate(function: Function) -> Function:
+            check_function(function, self._begin._performer)
             return _cast(Function, functools.wraps(function)(self._once(function, begin, dumps, read)))
 
         return decorate

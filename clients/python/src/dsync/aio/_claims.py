@@ -8,7 +8,7 @@ from typing import Any, AsyncIterator, Callable, Coroutine, Optional, TypeVar, c
 
 from .. import _protocol, _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
-from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, OnceBase, Run, in_order
+from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, OnceBase, Run, check_function, in_order
 from .._settings import Settings
 from .._source import AsyncClient as Client
 from ..errors import Holder
@@ -62,7 +62,7 @@ class Claim(Block[Hold], ClaimBase[Hold]):
 
     def __call__(self, function: Function) -> Function:
         """Decorates a coroutine function: each call is a block of its own."""
-        self._check_function(function)
+        check_function(function, self._performer)
 
         @functools.wraps(function)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
