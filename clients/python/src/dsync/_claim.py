@@ -244,7 +244,7 @@ class GroupBase(Generic[ClaimType]):
 
 
 class BeginBase(BlockBase[Run[HoldType]]):
-    """A work-once key, and how to ask for it; see :meth:`OnceBase.begin`."""
+    """A work-once key, and how to ask for it; see :meth:`Once.begin`."""
 
     def __init__(self, client: Any, key: str, settings: Settings, work: Work) -> None:
         super().__init__(client, key, Kind(_protocol.ONCE, option("MAX", work.max_attempts)), settings)
@@ -290,7 +290,7 @@ class BeginBase(BlockBase[Run[HoldType]]):
 BeginType = TypeVar("BeginType", bound=BeginBase[Any])
 
 
-class OnceBase(Generic[ClientType, BeginType]):
+class Once(Generic[ClientType, BeginType]):
     """Runs work once for the whole fleet, however many ask for it.
 
     ``@once(client, "report:7")`` decorates a function, in asyncio a coroutine function; :meth:`begin` is the explicit
@@ -304,8 +304,10 @@ class OnceBase(Generic[ClientType, BeginType]):
     and the options of :func:`dsync.lock`.
     """
 
-    def __init__(self, begin: type[BeginType]) -> None:
+    def __init__(self, begin: type[BeginType], call: Callable[..., Callable[..., Any]]) -> None:
         self._begin = begin
+        #: Returns the function that begins the work, and does it or reads its result.
+        self._call = call
 
     def __call__(
         self,
@@ -336,7 +338,7 @@ class OnceBase(Generic[ClientType, BeginType]):
 
         def decorate(function: Function) -> Function:
             check_function(function, self._begin._performer)
-            return _cast(Function, functools.wraps(function)(self._once(function, begin, dumps, read)))
+            return _cast(Function, functools.wraps(function)(self._call(function, begin, dumps, read)))
 
         return decorate
 
@@ -349,16 +351,6 @@ class OnceBase(Generic[ClientType, BeginType]):
         """
         work, settings = Settings.of_work(options, self.begin)
         return self._begin(client, key, settings, work)
-
-    def _once(
-        self,
-        function: Callable[..., Any],
-        begin: Callable[..., BeginType],
-        dumps: Callable[[Any], Union[bytes, str]],
-        read: Callable[[str, Any], Any],
-    ) -> Callable[..., Any]:
-        """Returns the function that begins the work, and does it or reads its result."""
-        raise NotImplementedError
 
 
 def in_order(claims: tuple[ClaimType, ...]) -> list[ClaimType]:

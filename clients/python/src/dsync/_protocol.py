@@ -145,8 +145,7 @@ def answer(reply: Any) -> Answer:
     if kind == "RUN":
         return Granted(int(reply[2]), int(reply[3]))
     if kind == "DONE":
-        result = reply[1]
-        return Done(result.encode() if isinstance(result, str) else result, int(reply[2]))
+        return Done(reply[1], int(reply[2]))
     if kind == "FAILED":
         return GivenUp(text(reply[1]), int(reply[2]))
     # The first is the token, which is random where an index is asked for.

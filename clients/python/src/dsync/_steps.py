@@ -65,7 +65,7 @@ async def acquire(talk: Talk, request: Request, settings: Settings) -> Outcome:
     is_try = settings.wait == 0
     asking = _Asking(talk, request, settings)
     try:
-        return await (asking.outcome_of_a_try() if is_try else asking.outcome())
+        return await asking.outcome()
     except GeneratorExit:
         # Nothing can be awaited any more.
         asking.may_be_known = False
@@ -88,29 +88,36 @@ class _Asking:
     async def outcome(self) -> Outcome:
         """Takes a kept place in the queue (QUEUE), which survives a broken connection and a failover.
 
-        It waits there with BLOCK on a connection of its own, or without a connection until its turn is announced.
+        It waits there with BLOCK on a connection of its own, or without a connection until its turn is announced. A try
+        asks once; again only if no answer comes, for half of its time. It leaves time for the withdrawal.
         """
         talk, settings, confirm = self._talk, self._settings, self._settings.confirm
         deadline = None if settings.wait is None else now() + settings.wait
-        patience = Patience(self.request.key, settings.retry_for, deadline)
+        heard_by: Optional[float] = None
+        if settings.wait == 0:
+            heard_by = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
+            deadline = heard_by - WITHDRAW_TRY_WITHIN
+        patience = Patience(self.request.key, settings.retry_for if heard_by is None else LONGEST_TRY, deadline)
         has_place = False
         watched: Optional[bytes] = None
         while True:
             sent = now()
             self.may_be_known = True
             try:
-                if has_place and settings.own_connection:
+                if heard_by is not None:
+                    reply = await self._ask(self.request.words(), heard_by)
+                elif has_place and settings.own_connection:
                     seconds = _at_most(LONGEST_BLOCK, deadline)
                     reply = await talk.block(self.request.words("BLOCK", milliseconds(seconds)), seconds, confirm)
                 else:
                     reply = await talk.ask(self.request.words("QUEUE", milliseconds(KEPT_FOR)), LONGEST_TRY, confirm)
                 answer = _protocol.answer(reply)
                 patience.answered()
-                if isinstance(answer, (Done, GivenUp)):
+                if isinstance(answer, (Done, GivenUp)) or (answer is None and heard_by is not None):
                     self.may_be_known = False
                     return answer
                 if isinstance(answer, Granted):
-                    grant = await self._accept(answer, sent)
+                    grant = await self._accept(answer, sent, heard_by)
                     if grant is not None:
                         return grant
                     has_place = False
@@ -132,22 +139,6 @@ class _Asking:
                 has_place, watched = False, None
                 await talk.pause(pause)
 
-    async def outcome_of_a_try(self) -> Outcome:
-        """Asks once; again only if no answer comes, for half of its time. Leaves time for the withdrawal."""
-        heard_by = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
-        patience = Patience(self.request.key, LONGEST_TRY, heard_by - WITHDRAW_TRY_WITHIN)
-        while True:
-            sent = now()
-            self.may_be_known = True
-            try:
-                answer = _protocol.answer(await self._ask(self.request.words(), heard_by))
-                if isinstance(answer, Granted):
-                    return await self._accept(answer, sent, heard_by)
-                self.may_be_known = False
-                return answer if isinstance(answer, (Done, GivenUp)) else None
-            except Exception as error:
-                await self._talk.pause(patience.pause_after(error))
-
     async def _ask(self, words: Words, heard_by: Optional[float]) -> Any:
         """Asks, and has the answer by then in a try; confirmed where that is wanted."""
         confirm = self._settings.confirm
@@ -159,7 +150,7 @@ class _Asking:
         # Half of the time is for the server, the rest for its replicas.
         return await self._talk.ask(words, within / 2, confirm.at_most(within / 4))
 
-    async def _accept(self, granted: Granted, sent: float, heard_by: Optional[float] = None) -> Optional[Grant]:
+    async def _accept(self, granted: Granted, sent: float, heard_by: Optional[float]) -> Optional[Grant]:
         """Returns the grant, or ``None`` if the hold has ended already and a new request has to be made."""
         request = self.request
         # A grant that came by waiting can be as old as the request: renew it, unless that was sent a moment ago.

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator, Optional, TypeVar, cast
 
 from .. import _protocol, _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
-from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, OnceBase, Run, check_function, in_order
+from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, Once, Run, check_function, in_order
 from .._settings import Settings
 from .._source import Client
 from ..errors import Holder
@@ -113,21 +113,20 @@ class Begin(Block[Run[Hold]], BeginBase[Hold]):
     """A work-once key, and how to ask for it; see :meth:`Once.begin`."""
 
 
-class Once(OnceBase[Client, Begin]):
-    def _once(self, function: Any, begin: Any, dumps: Any, read: Any) -> Callable[..., Any]:
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            work = begin(*args, **kwargs)
-            with work as found:
-                if found.is_done:
-                    return read(work.key, found.result)
-                result = function(*args, **kwargs)
-                found.result = dumps(result)
-                return result
+def _call(function: Any, begin: Any, dumps: Any, read: Any) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        work = begin(*args, **kwargs)
+        with work as found:
+            if found.is_done:
+                return read(work.key, found.result)
+            result = function(*args, **kwargs)
+            found.result = dumps(result)
+            return result
 
-        return wrapper
+    return wrapper
 
 
-once = Once(Begin)
+once: Once[Client, Begin] = Once(Begin, _call)
 
 
 @contextmanager

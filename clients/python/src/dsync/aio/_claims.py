@@ -8,7 +8,7 @@ from typing import Any, AsyncIterator, Callable, Coroutine, Optional, TypeVar, c
 
 from .. import _protocol, _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
-from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, OnceBase, Run, check_function, in_order
+from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, Once, Run, check_function, in_order
 from .._settings import Settings
 from .._source import AsyncClient as Client
 from ..errors import Holder
@@ -110,21 +110,20 @@ class Begin(Block[Run[Hold]], BeginBase[Hold]):
     """A work-once key, and how to ask for it; see :meth:`Once.begin`."""
 
 
-class Once(OnceBase[Client, Begin]):
-    def _once(self, function: Any, begin: Any, dumps: Any, read: Any) -> Callable[..., Any]:
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            work = begin(*args, **kwargs)
-            async with work as found:
-                if found.is_done:
-                    return read(work.key, found.result)
-                result = await function(*args, **kwargs)
-                found.result = dumps(result)
-                return result
+def _call(function: Any, begin: Any, dumps: Any, read: Any) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        work = begin(*args, **kwargs)
+        async with work as found:
+            if found.is_done:
+                return read(work.key, found.result)
+            result = await function(*args, **kwargs)
+            found.result = dumps(result)
+            return result
 
-        return wrapper
+    return wrapper
 
 
-once = Once(Begin)
+once: Once[Client, Begin] = Once(Begin, _call)
 
 
 @asynccontextmanager
