@@ -94,10 +94,6 @@ class BlockBase(Generic[Held]):
         """Returns what the block gets."""
         raise NotImplementedError
 
-    def _hold_of(self, held: Held) -> Any:
-        """Returns the hold in that, if there is one."""
-        raise NotImplementedError
-
     async def _leaving(self, talk: Talk, held: Held, error: Optional[BaseException]) -> None:
         """Ends the hold of a block."""
         raise NotImplementedError
@@ -127,15 +123,12 @@ class ClaimBase(BlockBase[HoldType]):
         hold._depth += 1
         return hold
 
-    def _hold_of(self, held: HoldType) -> HoldType:
-        return held
-
     async def _leaving(self, talk: Talk, held: HoldType, error: Optional[BaseException]) -> None:
         is_cancelled = held._leave(error)
         why = held._lease.why_lost()
-        if self._kind.success != "RELEASE" and error is None:
+        if self._kind.family is _protocol.GROUP and error is None:
             # The server's word counts here: an overdue member that nobody has ended yet can still be done.
-            if not await held._end(talk, self._kind.success):
+            if not await held._end(talk, "DONE"):
                 raise HoldLost(held.key, held.fence, why or "it had ended before it was done")
             return
         had_ended = await held._end_quietly(talk, "RELEASE")
@@ -236,7 +229,7 @@ class GroupBase(Generic[ClaimType]):
         A block that ends without an error is done and counts. After an error its job stays owed, where a number of jobs
         is expected.
         """
-        kind = Kind(_protocol.GROUP, option("LIMIT", self._limit), "DONE")
+        kind = Kind(_protocol.GROUP, option("LIMIT", self._limit))
         return self._claim(self._client, self.key, kind, Settings.of(options, self.member))
 
     async def _expecting(self, talk: Talk, jobs: int) -> int:
@@ -254,9 +247,6 @@ class BeginBase(BlockBase[Run[HoldType]]):
         if isinstance(found, Done):
             return Run(None, found.attempt, found.result)
         return Run(self._hold(self._client, found, self._settings), found.told.attempt or 1)
-
-    def _hold_of(self, held: Run[HoldType]) -> Optional[HoldType]:
-        return held.hold
 
     async def _leaving(self, talk: Talk, held: Run[HoldType], error: Optional[BaseException]) -> None:
         hold = held.hold

@@ -117,8 +117,6 @@ class Kind:
     family: Family
     #: The words of the request that only this family has.
     options: tuple[Word, ...] = ()
-    #: The command that ends the hold when its block has ended without an error.
-    success: str = "RELEASE"
     #: Of a semaphore.
     limit: Optional[int] = None
     permits: int = 1

@@ -101,12 +101,8 @@ def source_of_pool(pool: Any) -> Source:
     """Returns how the client of this pool connects. The nodes of an asyncio cluster are pools themselves."""
     settings = {name: value for name, value in pool.connection_kwargs.items() if name not in _LEFT_OUT}
     connect_within = settings.get("socket_connect_timeout") or ANSWER_WITHIN
-    settings.update(
-        socket_timeout=ANSWER_WITHIN,
-        socket_connect_timeout=min(connect_within, ANSWER_WITHIN),
-        decode_responses=False,
-        protocol=2,
-    )
+    within = min(connect_within, ANSWER_WITHIN)
+    settings.update(socket_connect_timeout=within, decode_responses=False, protocol=2)
     return Source(pool.connection_class, settings)
 
 

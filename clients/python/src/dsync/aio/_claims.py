@@ -31,7 +31,7 @@ class Block(Runs, BlockBase[Held]):
 
     async def _enter(self, enters: Callable[[Held], None]) -> Held:
         held = await self._take()
-        hold: Optional[Hold] = self._hold_of(held)
+        hold: Any = held.hold if isinstance(held, Run) else held
         if hold is not None:
             hold._enter()
         enters(held)
