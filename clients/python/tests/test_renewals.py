@@ -24,7 +24,7 @@ def renewed(story: Story, lost: Callable[[str], None] = pytest.fail, lease: floa
 
 
 def renewing(*holds: Renewed) -> Script:
-    return script(_renewals.renew, lambda: [hold for hold in holds if hold.is_live])
+    return script(_renewals.renew, lambda: [hold for hold in holds if hold.lease.left() > 0])
 
 
 def test_lease_is_renewed_at_each_third(story: Story) -> None:

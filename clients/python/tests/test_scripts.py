@@ -294,14 +294,14 @@ def test_alarms_ring_in_order_and_not_when_cancelled() -> None:
         rung.append("again")
         return start + 0.1 if rung.count("again") < 2 else None
 
-    clock.at(start + 0.15, ring("late"))
-    clock.at(start + 0.01, twice)
-    clock.at(start + 0.02, ring("cancelled")).cancel()
+    clock.at(start + 0.15, ring("late"), 2.0)
+    clock.at(start + 0.01, twice, 2.0)
+    clock.at(start + 0.02, ring("cancelled"), 2.0).cancel()
 
     def faulty() -> Optional[float]:
         raise ZeroDivisionError
 
-    clock.at(start + 0.03, faulty)
+    clock.at(start + 0.03, faulty, 2.0)
     eventually(lambda: "late" in rung, "the last alarm")
     eventually(lambda: rung.count("again") == 2, "the alarm that rings twice")
     assert rung[0] == "again"
@@ -319,9 +319,9 @@ def test_alarms_that_are_cancelled_are_forgotten() -> None:
 
     start = _lease.now()
     for _ in range(1_000):
-        clock.at(start + 3_600, ring).cancel()
-    kept = [clock.at(start + 3_600, ring) for _ in range(100)]
-    clock.at(start + 0.1, ring)
+        clock.at(start + 3_600, ring, 2.0).cancel()
+    kept = [clock.at(start + 3_600, ring, 2.0) for _ in range(100)]
+    clock.at(start + 0.1, ring, 2.0)
     for alarm in kept[:90]:
         alarm.cancel()
         alarm.cancel()

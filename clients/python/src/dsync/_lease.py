@@ -162,11 +162,6 @@ class Lease:
         """Whether this process is a child of the one that got the hold. Asks first of all: a lock may stay locked."""
         return self._pid != os.getpid()
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether :meth:`end` was called; not whether the time is over."""
-        return self._ended is not None or self.is_of_the_parent
-
     def lost_at(self) -> float:
         """Returns the moment from which the hold counts as lost, unless it is renewed before."""
         with self._lock:
@@ -180,7 +175,7 @@ class Lease:
 
     def left(self) -> float:
         """Returns the seconds until the hold counts as lost, 0 once it does."""
-        return 0.0 if self.has_ended else max(0.0, self.lost_at() - now())
+        return 0.0 if self.is_of_the_parent or self._ended is not None else max(0.0, self.lost_at() - now())
 
     def why_lost(self) -> Optional[str]:
         """Returns why the hold is lost, or ``None`` while it is not."""

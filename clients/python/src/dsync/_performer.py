@@ -42,12 +42,6 @@ class Event(Protocol):
     async def within(self, seconds: float) -> bool: ...
 
 
-class Running(Protocol):
-    """What runs in the background."""
-
-    def cancel(self) -> Any: ...
-
-
 class Performer(ABC):
     """The connections of one client, what is heard over them, and where they lead. It goes with the client."""
 
@@ -92,8 +86,8 @@ class Performer(ABC):
 
     @staticmethod
     @abstractmethod
-    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Running:
-        """Has this run in the background. A thread is not cancelled: it notices itself that it is over."""
+    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Any]:
+        """Has this run in the background. Returns what cancels a task; a thread notices itself that it is over."""
 
     @abstractmethod
     async def send(self, source: Source, parts: list[Part], within: float) -> None:

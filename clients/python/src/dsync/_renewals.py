@@ -17,7 +17,7 @@ from ._retry import FIRST_PAUSE, log, passes, tells_the_end
 from ._steps import ANSWER_WITHIN, NOT_RENEWED
 
 if TYPE_CHECKING:
-    from ._performer import Event, Performer, Running, Talk
+    from ._performer import Event, Performer, Talk
 
 
 class Renewed:
@@ -36,10 +36,6 @@ class Renewed:
         self._pause = FIRST_PAUSE
         #: The renewal that was sent last.
         self._asked: Optional[Asked] = None
-
-    @property
-    def is_live(self) -> bool:
-        return not self.lease.has_ended and self.lease.left() > 0
 
     @property
     def due_at(self) -> float:
@@ -82,7 +78,7 @@ class Renewals:
     def __init__(self, event: Event) -> None:
         self._lock = threading.RLock()
         self._holds: WeakSet[Renewed] = WeakSet()
-        self._renewer: Optional[Running] = None
+        self._renewer: Optional[Callable[[], Any]] = None
         #: Set when there is something to do for it.
         self._changed = event
 
@@ -118,7 +114,7 @@ class Renewals:
 
     def _live(self) -> list[Renewed]:
         with self._lock:
-            live = [hold for hold in self._holds if hold.is_live]
+            live = [hold for hold in self._holds if hold.lease.left() > 0]
             if not live:
                 self._renewer = None
             return live

@@ -7,7 +7,7 @@ They exist while anybody waits. A message that is lost costs nothing but time, b
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._line import NOTHING
 from ._retry import log
@@ -15,7 +15,7 @@ from ._source import Source
 from ._steps import LONGEST_TRY
 
 if TYPE_CHECKING:
-    from ._performer import Performer, Running
+    from ._performer import Performer
 
 
 class Watching:
@@ -58,7 +58,7 @@ class Listener:
         self._line = performer.line(source, LONGEST_TRY)
         self._lock = threading.RLock()
         self._watches: list[Watching] = []
-        self._listening: Optional[Running] = None
+        self._cancel: Optional[Callable[[], Any]] = None
         self._is_connected = False
         self.is_over = False
 
@@ -69,8 +69,8 @@ class Listener:
             if self.is_over:
                 watching.breaks("nobody was left who waits")
                 return watching
-            if self._listening is None:
-                self._listening = self._performer.start("dsync-turns", self._listen)
+            if self._cancel is None:
+                self._cancel = self._performer.start("dsync-turns", self._listen)
             self._watches.append(watching)
         return watching
 
@@ -107,8 +107,8 @@ class Listener:
 
     def _stop(self) -> None:
         self.is_over = True
-        if self._listening is not None:
-            self._listening.cancel()
+        if self._cancel is not None:
+            self._cancel()
 
     async def _send(self, verb: str, watching: Watching) -> None:
         async with self._line.in_time(LONGEST_TRY):

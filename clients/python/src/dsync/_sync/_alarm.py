@@ -14,9 +14,6 @@ from typing import Callable, Optional
 from .._lease import now
 from .._retry import log
 
-#: Seconds by which a callback can be late, unless it says otherwise.
-LATE_BY = 2.0
-
 #: Called at its moment; returns the next moment, or ``None`` if that was all.
 Callback = Callable[[], Optional[float]]
 
@@ -47,7 +44,7 @@ class Clock:
         #: When the thread looks at the clock again.
         self._looks_at = math.inf
 
-    def at(self, moment: float, callback: Callback, late_by: float = LATE_BY) -> Alarm:
+    def at(self, moment: float, callback: Callback, late_by: float) -> Alarm:
         """Calls back at this moment of :func:`dsync._lease.now`.
 
         If the machine is suspended in between, it can be late by so many seconds.

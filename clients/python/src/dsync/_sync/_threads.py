@@ -92,11 +92,6 @@ class ThreadLine(Line):
         self._connection.disconnect()
 
 
-class _Thread(threading.Thread):
-    def cancel(self) -> None:
-        """It notices itself that it is over."""
-
-
 class Threads(Performer):
     """Keeps the connections that have no work at the moment."""
 
@@ -115,10 +110,9 @@ class Threads(Performer):
         time.sleep(seconds)  # noqa: ASYNC251
 
     @staticmethod
-    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> _Thread:
-        thread = _Thread(target=lambda: complete(work()), name=name, daemon=True)
-        thread.start()
-        return thread
+    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        threading.Thread(target=lambda: complete(work()), name=name, daemon=True).start()
+        return lambda: None
 
     async def send(self, source: Source, parts: list[Part], within: float) -> None:
         line = await self._borrow(source, within)

@@ -153,8 +153,8 @@ class Tasks(Performer):
         await asyncio.sleep(seconds)
 
     @staticmethod
-    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        return asyncio.create_task(work(), name=name)
+    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Any]:
+        return asyncio.create_task(work(), name=name).cancel
 
     async def send(self, source: Source, parts: list[Part], within: float) -> None:
         if self._end is None:
