@@ -41,7 +41,7 @@ the index of the hold, from 0. DSYNC_URL, REDIS_URL and REDISCLI_AUTH are inheri
 
 A request that waits has a place that the server keeps for 5 s after it last heard of it, so the death of a waiter (kill -9) \
 costs the next in line 5 s at most. When the command has ended and the server does not answer, dsync goes on telling it the \
-end of the hold for the lease and 5 s (at most 35 s where no success is to be told); SIGTERM ends that.";
+end of the hold for the lease and 5 s (at most 35 s where no success is to be told); SIGTERM ends that within 2 s.";
 
 /// Run a command while holding a lock, permits of a semaphore, a work-once key or a place in a group
 ///

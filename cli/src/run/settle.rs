@@ -100,7 +100,7 @@ impl Job {
     }
 
     /// Ends the hold; without an ending, the command was not started. Returns `None` when the server did not answer in
-    /// time, or when a signal asked not to wait for it.
+    /// time. A signal leaves it little time: the one that ended the command may come here, too.
     pub fn settle(
         &self,
         grant: Grant,
@@ -118,7 +118,7 @@ impl Job {
         let thread = thread::Builder::new().name("settle".into());
         thread.spawn(settle).ok()?;
         let start = Moment::now();
-        let end = start + patience;
+        let mut end = start + patience;
         let mut is_told = false;
         loop {
             let until = if is_told {
@@ -128,7 +128,9 @@ impl Job {
             };
             match self.next_event(until) {
                 Some(Event::Settled(settled)) => return Some(settled),
-                Some(Event::Signal(signal)) if ends_a_wait(signal) => return None,
+                Some(Event::Signal(signal)) if ends_a_wait(signal) => {
+                    end = end.min(Moment::now() + TRY);
+                }
                 Some(_) => {}
                 None if end.is_past() => return None,
                 None => {

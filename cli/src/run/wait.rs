@@ -62,8 +62,8 @@ struct Limits {
 }
 
 impl Job {
-    /// Waits for the grant. A signal that ends programs withdraws the request; a second one does not wait for the
-    /// server.
+    /// Waits for the grant. A signal that ends programs withdraws the request. Others that follow change nothing:
+    /// timeout(1) sends two.
     pub fn wait(&self) -> Result<Next> {
         let cancel = Cancel::new();
         self.start_asking(cancel.clone())?;
@@ -78,9 +78,6 @@ impl Job {
             };
             match event {
                 Some(Event::Signal(signal)) if ends_a_wait(signal) => {
-                    if limits.signal.is_some() {
-                        return Ok(Next::Exit(status_of(signal)));
-                    }
                     limits.give_up(signal);
                     cancel.cancel();
                 }

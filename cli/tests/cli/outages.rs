@@ -134,6 +134,31 @@ fn outage_and_its_end_are_told_while_the_request_waits() {
 }
 
 #[test]
+fn signal_leaves_a_release_time_to_be_answered_and_no_more() {
+    for answers in [true, false] {
+        let (server, folder) = (Server::start(), Folder::new());
+        let script = wait_for(&folder.path("go"));
+        let arguments = ["run", "--lock", "k", "--", "sh", "-c", &script];
+        let mut run = start_with_log(server.dsync(&arguments), &folder);
+        until("it holds", || {
+            server.info_number("dsync", "dsync_holds") == 1
+        });
+        server.stop();
+        folder.touch("go");
+        let silence = "telling it the end of lock 'k'";
+        until("it releases", || folder.read("log").contains(silence));
+        run.signal(Signal::SIGTERM);
+        if answers {
+            server.cont();
+        }
+        assert_eq!(run.status(), 0);
+        let is_given_up = folder.read("log").contains("could not be released");
+        assert_eq!(is_given_up, !answers, "{}", folder.read("log"));
+        server.cont();
+    }
+}
+
+#[test]
 fn release_that_is_not_answered_is_told_and_repeated() {
     let (server, folder) = (Server::start(), Folder::new());
     let script = wait_for(&folder.path("go"));

@@ -146,6 +146,26 @@ fn interrupt_while_waiting_withdraws_the_request() {
 }
 
 #[test]
+fn second_signal_does_not_keep_the_request_in_the_queue() {
+    let server = Server::start();
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
+    let mut run = server.dsync(&["run", "--lock", "k", "--", "true"]).start();
+    server.wait_for_waiters(1);
+    // It gets both at the same time, as timeout(1) sends two.
+    for signal in [
+        Signal::SIGSTOP,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGCONT,
+    ] {
+        run.signal(signal);
+    }
+    let (status, stderr) = run.end();
+    assert!([130, 143].contains(&status), "{status}: {stderr}");
+    assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
+}
+
+#[test]
 fn waiter_that_is_killed_costs_the_next_in_line_five_seconds_at_most() {
     let server = Server::start();
     server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
