@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, de};
@@ -237,7 +238,10 @@ fn path() -> Option<PathBuf> {
 fn read(path: &Path) -> Result<Option<File>> {
     let failed = |why: String| Failure::new(Status::System, format!("{}: {why}", path.display()));
     let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        // A system account has HOME=/dev/null, perhaps.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         text => text.map_err(|error| failed(error.to_string()))?,
     };
     let file: File = toml::from_str(&text).map_err(|error| {

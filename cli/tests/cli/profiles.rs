@@ -31,6 +31,14 @@ fn grants(server: &Server) -> String {
     server.info("dsync", "dsync_lock_granted_at_once")
 }
 
+#[test]
+fn home_that_is_no_folder_has_no_profiles() {
+    let mut tool = dsync("", &["ls", "--timeout", "100ms"]).with("HOME", "/dev/null");
+    tool.0.env_remove("XDG_CONFIG_HOME");
+    let (status, _, stderr) = tool.output();
+    assert_ne!(status, 71, "{stderr}");
+}
+
 const RUN: [&str; 5] = ["run", "--lock", "k", "--", "true"];
 
 #[test]
