@@ -236,11 +236,9 @@ impl Child {
 }
 
 fn cannot_start(program: &OsString, error: &io::Error) -> Failure {
-    let status = match error.kind() {
-        io::ErrorKind::NotFound => Status::NotFound,
-        io::ErrorKind::PermissionDenied => Status::NotExecutable,
-        _ if error.raw_os_error() == Some(Errno::ENOEXEC as i32) => Status::NotExecutable,
-        _ if error.raw_os_error() == Some(Errno::EAGAIN as i32) => Status::System,
+    let status = match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT) => Status::NotFound,
+        Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE) => Status::System,
         _ => Status::NotExecutable,
     };
     Failure::new(
@@ -270,3 +268,22 @@ fn die_with_this_process(process: &mut Command) {
 
 #[cfg(not(target_os = "linux"))]
 fn die_with_this_process(_: &mut Command) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_that_this_machine_does_not_start_now_is_no_wrong_command() {
+        for (errno, status) in [
+            (Errno::ENOENT, Status::NotFound),
+            (Errno::EACCES, Status::NotExecutable),
+            (Errno::ENOEXEC, Status::NotExecutable),
+            (Errno::EAGAIN, Status::System),
+            (Errno::EMFILE, Status::System),
+        ] {
+            let failure = cannot_start(&"x".into(), &errno.into());
+            assert_eq!(failure.status, status, "{failure}");
+        }
+    }
+}
