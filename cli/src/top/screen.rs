@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use crossterm::{cursor, execute, queue, style, terminal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::paint::{Paint, Tone};
 
@@ -24,7 +24,7 @@ pub struct Screen {
 impl Screen {
     pub fn enter() -> io::Result<Screen> {
         let signal = Arc::default();
-        for number in [SIGHUP, SIGINT, SIGTERM] {
+        for number in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
             let value = usize::try_from(number).unwrap_or_default();
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
         }

@@ -305,11 +305,13 @@ fn top_tells_that_a_server_that_is_lost_revoked_nothing() {
 #[test]
 fn top_that_is_ended_by_a_signal_gives_the_terminal_back() {
     let server = Server::start();
-    let mut screen = Screen::of(&server, &["top", "--interval", "1h"]);
-    screen.until_shows("\x1b[?1049h");
-    screen.process.signal(Signal::SIGTERM);
-    screen.until_shows("\x1b[?1049l");
-    assert_eq!(screen.process.status(), 128 + 15);
+    for signal in [Signal::SIGTERM, Signal::SIGQUIT] {
+        let mut screen = Screen::of(&server, &["top", "--interval", "1h"]);
+        screen.until_shows("\x1b[?1049h");
+        screen.process.signal(signal);
+        screen.until_shows("\x1b[?1049l");
+        assert_eq!(screen.process.status(), 128 + signal as i32);
+    }
 }
 
 #[test]
