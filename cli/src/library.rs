@@ -33,11 +33,12 @@ impl Servers {
     ) -> Result<T> {
         let client = self.patient(retry_for)?;
         let tell = || {
-            let (server, silence) = (self.name(), short(SILENCE));
-            let time = short(retry_for);
-            say(&format!(
-                "{server} has not answered for {silence}; asking again for {time} in all"
-            ));
+            let mut text = format!("{} has not answered for {}", self.name(), short(SILENCE));
+            if retry_for > SILENCE {
+                let time = short(retry_for);
+                text.push_str(&format!("; asking again for {time} in all"));
+            }
+            say(&text);
         };
         let answer = race::watched(SILENCE, tell, move || request(client))?;
         answer.map_err(|error| self.failure(name, &error))
