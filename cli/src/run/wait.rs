@@ -69,7 +69,7 @@ impl Job {
         self.start_asking(cancel.clone())?;
         let mut limits = Limits::of(self.request.wait);
         let mut silence = Silence::default();
-        loop {
+        let answer = loop {
             let until = [limits.withdraw, limits.leave, silence.due()];
             let until = until.into_iter().flatten().min();
             let event = match until {
@@ -88,27 +88,23 @@ impl Job {
                     limits.stay(TRY);
                 }
                 Some(Event::Heard) => silence.heard(self),
-                Some(Event::Answered(answer)) => {
-                    self.notice.clear();
-                    return match limits.signal {
-                        // Dropping a grant gives it back.
-                        Some(signal) => Ok(Next::Exit(status_of(signal))),
-                        None => self.answered(answer),
-                    };
-                }
+                Some(Event::Answered(answer)) => break answer,
                 Some(_) => {}
                 None if limits.withdraw.is_some_and(Moment::is_past) => {
                     limits.withdraw();
                     cancel.cancel();
                 }
                 None if limits.leave.is_some_and(Moment::is_past) => {
-                    return match limits.signal {
-                        Some(signal) => Ok(Next::Exit(status_of(signal))),
-                        None => Err(self.unanswered()),
-                    };
+                    break Err(unanswered(&self.servers));
                 }
                 None => silence.look(self),
             }
+        };
+        self.notice.clear();
+        match limits.signal {
+            // Dropping a grant gives it back.
+            Some(signal) => Ok(Next::Exit(status_of(signal))),
+            None => self.answered(answer),
         }
     }
 
@@ -152,11 +148,11 @@ impl Job {
             Err(failure) => Err(failure),
         }
     }
+}
 
-    fn unanswered(&self) -> Failure {
-        let message = format!("{}: no answer in time", self.servers.name());
-        Failure::new(Status::Unreachable, message)
-    }
+fn unanswered(servers: &Servers) -> Failure {
+    let message = format!("{}: no answer in time", servers.name());
+    Failure::new(Status::Unreachable, message)
 }
 
 impl Asker {
@@ -179,10 +175,7 @@ impl Asker {
                 let why = busy::reason(&self.servers, key, &holders);
                 Failure::new(Status::Busy, format!("{} is busy: {why}", key.name()))
             }
-            Error::Cancelled { .. } => {
-                let message = format!("{}: no answer in time", self.servers.name());
-                Failure::new(Status::Unreachable, message)
-            }
+            Error::Cancelled { .. } => unanswered(&self.servers),
             error => self.servers.failure(&self.request.keys[nth].name(), &error),
         })
     }
