@@ -71,25 +71,16 @@ impl Job {
                 let message = format!("{name} was lost before the command ended: {loss}");
                 Err(Failure::new(Status::Lost, message))
             }
-            (None, Some(Err(error))) if decides => {
-                let failure = self.servers.failure(&name, &error);
-                let message = format!(
-                    "the command succeeded, but {name} could not be told: {}",
-                    failure.message
-                );
-                Err(Failure::new(failure.status, message))
-            }
-            (None, None) if decides => {
-                let message = format!(
-                    "the command succeeded, but {name} could not be told: no answer in time"
-                );
-                Err(Failure::new(Status::Unreachable, message))
-            }
-            (None, unanswered) => {
-                let why = match unanswered {
-                    Some(Err(error)) => self.servers.failure(&name, &error).message,
-                    _ => "no answer in time".into(),
+            (None, unsettled) => {
+                let why = match unsettled {
+                    Some(Err(error)) => self.servers.failure(&name, &error),
+                    _ => Failure::new(Status::Unreachable, "no answer in time"),
                 };
+                if decides {
+                    let message =
+                        format!("the command succeeded, but {name} could not be told: {why}");
+                    return Err(Failure::new(why.status, message));
+                }
                 let left = short(lease_end.left());
                 self.notice.error(&format!(
                     "{name} could not be released; its lease ends it within {left}: {why}"
