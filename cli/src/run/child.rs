@@ -169,12 +169,18 @@ impl Child {
 
     /// Sends signals to all descendants.
     pub fn signal_all(&self, signals: &[Signal]) -> Sent {
-        let Some(Listing { processes, .. }) = self.list() else {
-            return self.signal_group(signals);
+        let group = || {
+            vec![Process {
+                pid: self.pid,
+                session: self.pid,
+                name: "the command".into(),
+            }]
         };
+        let list = self.list();
+        let send = if list.is_some() { kill } else { killpg };
         let mut sent = Sent::default();
-        for process in processes {
-            let results = signals.iter().map(|signal| kill(process.pid, *signal));
+        for process in list.map_or_else(group, |list| list.processes) {
+            let results = signals.iter().map(|signal| send(process.pid, *signal));
             match results.fold(Ok(()), std::result::Result::and) {
                 Ok(()) => sent.is_received = true,
                 Err(Errno::EPERM) => sent.refused.push(process),
@@ -201,21 +207,6 @@ impl Child {
             }
         }
         self.signal_all(&[Signal::SIGKILL])
-    }
-
-    fn signal_group(&self, signals: &[Signal]) -> Sent {
-        let results = signals.iter().map(|signal| killpg(self.pid, *signal));
-        let mut sent = Sent::default();
-        match results.fold(Ok(()), std::result::Result::and) {
-            Ok(()) => sent.is_received = true,
-            Err(Errno::EPERM) => sent.refused.push(Process {
-                pid: self.pid,
-                session: self.pid,
-                name: "the command".into(),
-            }),
-            Err(_) => {}
-        }
-        sent
     }
 
     fn none_is_left(&self, wanted: impl Fn(&Process) -> bool) -> bool {
