@@ -51,32 +51,12 @@ enum Shown {
     },
     /// It had no row.
     Empty,
-    UpTo(Mark),
+    /// All, of which this is the newest.
+    UpTo(Row),
 }
 
-/// A row that was shown.
-struct Mark {
-    id: u64,
-    unix_ms: u64,
-    what: String,
-    db: Option<i64>,
-    key: Option<Vec<u8>>,
-    fence: Option<u64>,
-}
-
-impl Mark {
-    fn of(row: &Row) -> Mark {
-        Mark {
-            id: row.id,
-            unix_ms: row.unix_ms,
-            what: row.what.clone(),
-            db: row.db,
-            key: row.key.clone(),
-            fence: row.fence,
-        }
-    }
-
-    /// Whether the row is this one, not a row that got the same id after a restart.
+impl Row {
+    /// Whether a row is this one, listed again, and none that got the same id after a restart.
     fn is(&self, row: &Row) -> bool {
         // Stalls that follow each other share a row, which is always that of the last.
         let has_time = match row.what.as_str() {
@@ -86,6 +66,7 @@ impl Mark {
         row.id == self.id && has_time && self.is_same_end(row)
     }
 
+    /// Whether a row, perhaps another server's, tells of the same end.
     fn is_same_end(&self, row: &Row) -> bool {
         row.what == self.what && row.db == self.db && row.key == self.key && row.fence == self.fence
     }
@@ -94,7 +75,7 @@ impl Mark {
 /// The last rows that were shown, of all servers.
 #[derive(Default)]
 struct Recent {
-    rows: VecDeque<Mark>,
+    rows: VecDeque<Row>,
     newest_ms: u64,
 }
 
@@ -102,7 +83,7 @@ impl Recent {
     fn add(&mut self, row: &Row) {
         const MOST_KEPT: usize = 1000;
         self.newest_ms = self.newest_ms.max(row.unix_ms);
-        self.rows.push_back(Mark::of(row));
+        self.rows.push_back(row.clone());
         if self.rows.len() > MOST_KEPT {
             self.rows.pop_front();
         }
@@ -157,7 +138,7 @@ impl Source {
         match newer(node, &self.shown, recent) {
             Ok(rows) => {
                 match rows.first() {
-                    Some(row) => self.shown = Shown::UpTo(Mark::of(row)),
+                    Some(row) => self.shown = Shown::UpTo(row.clone()),
                     None if matches!(self.shown, Shown::Nothing { .. }) => {
                         self.shown = Shown::Empty;
                     }
@@ -271,11 +252,11 @@ mod tests {
 
     #[test]
     fn mark_is_the_row_that_was_shown_and_no_row_of_a_later_start() {
-        let mark = Mark::of(&row(7, 1000, "lapse"));
+        let mark = row(7, 1000, "lapse");
         assert!(mark.is(&row(7, 1000, "lapse")));
         assert!(!mark.is(&row(8, 1000, "lapse")));
         assert!(!mark.is(&row(7, 2000, "lapse")), "after a restart");
-        let mark = Mark::of(&row(7, 1000, "stall"));
+        let mark = row(7, 1000, "stall");
         assert!(mark.is(&row(7, 2000, "stall")), "the stall went on");
         assert!(!mark.is(&row(7, 900, "stall")));
     }

@@ -22,6 +22,7 @@ type Reply = (
     Option<u64>,
 );
 
+#[derive(Clone)]
 pub struct Row {
     pub id: u64,
     pub unix_ms: u64,
