@@ -61,24 +61,17 @@ fn all_of(
     }
     let revoked = |ended| format!("revoked {ended} of {}", counted(holds.len() as u64, "hold"));
     let mut ended = 0;
-    let mut missed = 0;
     for (nth, hold) in &holds {
-        let is_ended = match &hold.place {
-            Some(place) => {
-                revoke(&mut nodes[*nth], place, &hold.family, hold.fence).map_err(|failure| {
-                    Failure::new(
-                        failure.status,
-                        format!("{failure}\n{} before that", revoked(ended)),
-                    )
-                })?
-            }
-            None => false,
-        };
-        match is_ended {
-            true => ended += 1,
-            false => missed += 1,
-        }
+        let Some(place) = &hold.place else { continue };
+        let is_ended = revoke(&mut nodes[*nth], place, &hold.family, hold.fence);
+        ended += usize::from(is_ended.map_err(|failure| {
+            Failure::new(
+                failure.status,
+                format!("{failure}\n{} before that", revoked(ended)),
+            )
+        })?);
     }
+    let missed = holds.len() - ended;
     let told = json!({ "revoked": ended, "missed": missed });
     print(out, options.json, &told, &revoked(ended))?;
     if missed > 0 {
