@@ -14,8 +14,8 @@ use crate::servers::Servers;
 use crate::text::{print, quoted};
 
 pub fn run(servers: &Servers, asked: &Once, out: &mut impl Write) -> Result<()> {
-    match asked {
-        Once::Get { key, retry, json } => get(servers, key, retry.retry_for, *json, out),
+    let (key, state, told, json) = match asked {
+        Once::Get { key, retry, json } => return get(servers, key, retry.retry_for, *json, out),
         Once::Done {
             key,
             attempt,
@@ -35,13 +35,12 @@ pub fn run(servers: &Servers, asked: &Once, out: &mut impl Write) -> Result<()> 
                 }
                 work.done(result.as_ref().map(String::as_bytes))
             })?;
-            let text = format!("{} is done", quoted(key.as_bytes()));
-            Ok(print(
-                out,
-                *json,
-                &json!({ "key": key, "state": "done" }),
-                &text,
-            )?)
+            (
+                key,
+                "done",
+                format!("{} is done", quoted(key.as_bytes())),
+                json,
+            )
         }
         Once::Fail {
             key,
@@ -55,14 +54,11 @@ pub fn run(servers: &Servers, asked: &Once, out: &mut impl Write) -> Result<()> 
                 work.retry_delay(delay).fail(reason.as_deref())
             })?;
             let text = format!("the attempt at {} has failed", quoted(key.as_bytes()));
-            Ok(print(
-                out,
-                *json,
-                &json!({ "key": key, "state": "failed" }),
-                &text,
-            )?)
+            (key, "failed", text, json)
         }
-    }
+    };
+    let fields = json!({ "key": key, "state": state });
+    Ok(print(out, *json, &fields, &told)?)
 }
 
 fn get(
