@@ -1,5 +1,5 @@
 //! Colours and bold letters, where a terminal shows them and the user wants them: a variable NO_COLOR that is not empty
-//! (no-color.org) and TERM=dumb turn them off.
+//! (no-color.org) and TERM=dumb turn them off. And how much there is room for.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -12,6 +12,14 @@ pub enum Tone {
     Bad,
     /// Where the cursor of a view is: shown without colours too.
     Selected,
+}
+
+/// Returns the columns and lines of the terminal. One that does not know them, on a serial line perhaps, has zeros.
+pub fn size() -> (usize, usize) {
+    match crossterm::terminal::size() {
+        Ok((columns @ 1.., lines @ 1..)) => (columns.into(), lines.into()),
+        _ => (80, 24),
+    }
 }
 
 #[derive(Clone, Copy)]

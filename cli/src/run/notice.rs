@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use dsync_client::{Holder, Progress};
 
 use crate::duration::short;
+use crate::paint;
 use crate::text::printable;
 
 /// How many messages wait to be written at most.
@@ -62,8 +63,7 @@ impl Notice {
     pub fn waiting(&self, what: &str, progress: &Progress) {
         let text = format!("dsync: {}", waiting_line(what, progress));
         if self.is_terminal && self.level >= Level::Normal {
-            let width = crossterm::terminal::size().map_or(80, |size| usize::from(size.0));
-            let text: String = text.chars().take(width.saturating_sub(1).max(20)).collect();
+            let text: String = text.chars().take(paint::size().0 - 1).collect();
             self.write(Piece::Waiting(text));
         } else if self.level >= Level::Verbose {
             self.write(Piece::Message(text));

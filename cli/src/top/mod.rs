@@ -16,7 +16,7 @@ use crate::args;
 use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
 use crate::holds::Place;
-use crate::paint::{Paint, Tone};
+use crate::paint::{self, Paint, Tone};
 use crate::revoke::revoke;
 use crate::servers::Servers;
 use report::Report;
@@ -104,7 +104,7 @@ fn watch(
     let mut told = Told::Measuring(first);
     let mut next_look = Instant::now() + options.interval;
     loop {
-        screen.draw(out, &view.lines(&told, screen.height()))?;
+        screen.draw(out, &view.lines(&told, paint::size().1))?;
         let wish = match screen.next(next_look)? {
             Some(Input::Key(key)) => view.press(key, &told),
             Some(Input::Resized) => Wish::Nothing,

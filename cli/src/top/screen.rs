@@ -9,7 +9,7 @@ use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use crossterm::{cursor, execute, queue, style, terminal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use crate::paint::{Paint, Tone};
+use crate::paint::{self, Paint, Tone};
 
 /// Between two looks whether a signal has come.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
@@ -35,14 +35,10 @@ impl Screen {
         Ok(screen)
     }
 
-    pub fn height(&self) -> usize {
-        terminal::size().map_or(24, |size| usize::from(size.1))
-    }
-
     /// Draws the lines over the earlier ones, so that nothing flickers. What is too long is cut.
     pub fn draw(&self, out: &mut impl Write, lines: &[(Tone, String)]) -> io::Result<()> {
-        let width = terminal::size().map_or(80, |size| usize::from(size.0));
-        for (row, (tone, line)) in (0..).zip(lines.iter().take(self.height())) {
+        let (width, height) = paint::size();
+        for (row, (tone, line)) in (0..).zip(lines.iter().take(height)) {
             let line: String = line.chars().take(width).collect();
             queue!(
                 out,
@@ -51,7 +47,7 @@ impl Screen {
                 terminal::Clear(terminal::ClearType::UntilNewLine)
             )?;
         }
-        if lines.len() < self.height() {
+        if lines.len() < height {
             let end = u16::try_from(lines.len()).unwrap_or(u16::MAX);
             queue!(
                 out,

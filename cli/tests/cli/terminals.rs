@@ -22,15 +22,25 @@ struct Screen {
 }
 
 impl Screen {
-    /// Starts a command of the tool on a terminal of 100 columns.
+    /// Starts a command of the tool on a terminal of 160 columns.
     fn of(server: &Server, arguments: &[&str]) -> Screen {
         Screen::with(server, arguments, &[])
     }
 
     fn with(server: &Server, arguments: &[&str], environment: &[(&str, &str)]) -> Screen {
+        Screen::sized(160, 30, server, arguments, environment)
+    }
+
+    fn sized(
+        columns: u16,
+        lines: u16,
+        server: &Server,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Screen {
         let size = Winsize {
-            ws_row: 30,
-            ws_col: 160,
+            ws_row: lines,
+            ws_col: columns,
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
@@ -95,6 +105,16 @@ fn waiting_shows_holder_and_place_and_ctrl_c_ends_it() {
     screen.press("\x03");
     assert_eq!(screen.process.status(), 130);
     assert_eq!(server.info_number("dsync", "dsync_waiters"), 1);
+}
+
+#[test]
+fn terminal_that_does_not_know_its_size_shows_as_much_as_a_usual_one() {
+    let server = Server::start();
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
+    let waiting = Screen::sized(0, 0, &server, &["run", "--lock", "k", "--", "true"], &[]);
+    waiting.until_shows("for lock 'k': place 1 of 1; held by web-1");
+    let top = Screen::sized(0, 0, &server, &["top", "--interval", "100ms"], &[]);
+    top.until_shows("web-1");
 }
 
 #[test]
