@@ -41,14 +41,10 @@ struct Source {
 /// What was shown of a server.
 enum Shown {
     /// Nothing yet. Show so many rows, the newest.
-    Nothing {
-        first: u32,
-    },
+    Nothing { first: u32 },
     /// Nothing: it has become a primary. The ends that its former primary listed too were shown, the newest with this
     /// time.
-    AsReplica {
-        newest_ms: u64,
-    },
+    AsReplica { newest_ms: u64 },
     /// It had no row.
     Empty,
     /// All, of which this is the newest.
