@@ -106,10 +106,13 @@ pub fn complete(given: &args::Server) -> Result<args::Server> {
 
 /// Returns the URLs of a variable, which stand in it with blanks between them.
 fn urls_of(name: &str) -> Result<Option<Vec<String>>> {
-    let Some(text) = variable(name) else {
+    let Some(text) = std::env::var_os(name).filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    let urls: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    // One that is no UTF-8 must not be passed over: another server would be asked.
+    let urls: Vec<String> = (text.to_string_lossy().split_whitespace())
+        .map(str::to_owned)
+        .collect();
     match urls.is_empty() {
         true => Err(usage(format!("{name} has only blanks"))),
         false => Ok(Some(urls)),
@@ -244,18 +247,24 @@ fn read(path: &Path) -> Result<Option<File>> {
         }
         text => text.map_err(|error| failed(error.to_string()))?,
     };
-    let file: File = toml::from_str(&text).map_err(|error| {
-        usage(format!(
-            "{}: {}",
-            path.display(),
-            error.to_string().trim_end()
-        ))
-    })?;
+    let file: File = toml::from_str(&text)
+        .map_err(|error| usage(format!("{}: {}", path.display(), mistake(&text, &error))))?;
     if file.profile.values().any(Profile::has_password) {
         let metadata = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
         password::check_mode(&metadata).map_err(failed)?;
     }
     Ok(Some(file))
+}
+
+/// Says where the mistake is and what is wrong. The library would show the line, or its value: a password, perhaps.
+fn mistake(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.unwrap_or_default().matches('\n').count() + 1;
+    let what = match error.message().rsplit_once(", expected ") {
+        Some((found, expected)) if found.starts_with("invalid ") => format!("expected {expected}"),
+        _ => error.message().to_owned(),
+    };
+    format!("line {line}: {what}")
 }
 
 /// Returns the value of a variable of the environment that is not empty.

@@ -1,9 +1,11 @@
 //! Where the server is said to be: options, variables and the profiles of a file, and which of them wins.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Folder, Server, Tool, dsync};
+use crate::support::{Folder, Server, Tool, ToolFor, dsync};
 
 /// A folder with this `dsync.toml`, of this mode.
 fn with_file(text: &str, mode: u32) -> Folder {
@@ -32,11 +34,41 @@ fn grants(server: &Server) -> String {
 }
 
 #[test]
+fn mistake_beside_a_password_is_told_without_it() {
+    for line in [
+        "pass = s3cret7",
+        "pass = 5377",
+        "pass = 's3cret7\n",
+        "pass = 's3cret7' 5377",
+    ] {
+        let text = format!("[profile.a]\nurl = 'redis://h'\n{line}\n");
+        let folder = with_file(&text, 0o600);
+        let (status, _, stderr) = in_folder(&folder, &["--profile", "a", "ls"]).output();
+        assert_eq!(status, 64, "{stderr}");
+        assert!(stderr.contains("line 3: "), "{stderr}");
+        assert!(
+            !stderr.contains("s3cret7") && !stderr.contains("5377"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
 fn home_that_is_no_folder_has_no_profiles() {
     let mut tool = dsync("", &["ls", "--timeout", "100ms"]).with("HOME", "/dev/null");
     tool.0.env_remove("XDG_CONFIG_HOME");
     let (status, _, stderr) = tool.output();
     assert_ne!(status, 71, "{stderr}");
+}
+
+#[test]
+fn variable_that_is_no_text_is_not_passed_over() {
+    let server = Server::start();
+    let url = OsStr::from_bytes(b"redis://:p\xe4ss@127.0.0.1:1");
+    let tool = server.dsync(&["ls"]).with("DSYNC_URL", url);
+    let (status, _, stderr) = tool.output();
+    assert_eq!(status, 69, "{stderr}");
+    assert!(stderr.contains("127.0.0.1:1: "), "{stderr}");
 }
 
 const RUN: [&str; 5] = ["run", "--lock", "k", "--", "true"];
