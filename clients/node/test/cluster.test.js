@@ -34,7 +34,8 @@ describe('cluster', () => {
         describe(library.name, () => {
             let client;
             before(async () => {
-                client = await library.openCluster(nodes.map(({ port }) => port));
+                // ioredis has a prefix for keys, which is not for the channels of the server.
+                client = await library.openCluster(nodes.map(({ port }) => port), { keyPrefix: 'app:' });
             });
             after(() => {
                 dsync.closeSubscription(client);

@@ -38,6 +38,8 @@ const NO_RECONNECT = {
     autoResubscribe: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: null,
+    // A cluster's client sends keys as they are, but would prefix channels.
+    keyPrefix: '',
     // A connection that waits is silent for long.
     commandTimeout: undefined,
     socketTimeout: undefined,
