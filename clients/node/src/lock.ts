@@ -5,7 +5,7 @@ import { clientOf } from './client.js';
 import { Hold } from './hold.js';
 import type { Holds } from './all_of.js';
 import type { Client } from './libraries/library.js';
-import { checkNames, type LockOptions, minHold, option, type SemaphoreOptions } from './options.js';
+import { checkNames, type LockOptions, msOption, option, type SemaphoreOptions } from './options.js';
 import { fieldsOf, type Holder, holdersOf } from './replies.js';
 
 /** Waits for a lock. Rejects with NotAcquired when `waitMs` is over. */
@@ -16,7 +16,7 @@ export async function lock(client: Client, key: string, options: LockOptions = {
 /** Checks the options of a lock, and returns the words of its request. */
 export function lockWords(options: LockOptions): string[] {
     checkNames('lock', options);
-    return [...(options.shared ? ['SHARED'] : []), ...minHold(options)];
+    return [...(options.shared ? ['SHARED'] : []), ...msOption('MINHOLD', 'minHoldMs', options.minHoldMs)];
 }
 
 /** Resolves to whether the lock is taken, resting or paused. It takes nothing. */
@@ -51,7 +51,7 @@ semaphore.holders = async (client: Client, key: string): Promise<Holder[]> => ho
 /** Checks the options of a semaphore, and returns the words of its request. */
 export function semaphoreWords(options: SemaphoreOptions): string[] {
     checkNames('semaphore', options);
-    const { limit, permits, lane, laneLimit, index = false } = options;
+    const { limit, permits, lane, laneLimit, minHoldMs, index = false } = options;
     if (lane !== undefined && typeof lane !== 'string') {
         throw new TypeError(`lane must be a text, not ${String(lane)}`);
     }
@@ -66,7 +66,7 @@ export function semaphoreWords(options: SemaphoreOptions): string[] {
         ...option('PERMITS', permits),
         ...option('LANE', lane),
         ...option('LANELIMIT', laneLimit),
-        ...minHold(options),
+        ...msOption('MINHOLD', 'minHoldMs', minHoldMs),
         ...(index ? ['INDEX'] : []),
     ];
 }

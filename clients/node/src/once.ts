@@ -7,7 +7,7 @@ import { reasonOf } from './errors.js';
 import { Hold } from './hold.js';
 import type { Moment } from './lease.js';
 import type { Client } from './libraries/library.js';
-import { type BeginOptions, checkNames, type KeepOptions, type OnceOptions, option } from './options.js';
+import { type BeginOptions, checkNames, type KeepOptions, ms, msOption, type OnceOptions, option } from './options.js';
 import { type Done, type Granted, outcomeOf } from './replies.js';
 import { isAnswer } from './retry.js';
 
@@ -38,17 +38,16 @@ export class Run extends Hold {
      */
     async done(result?: Result, options: KeepOptions = {}): Promise<boolean> {
         checkNames('run.done', options);
-        return this._done(textOf(result), options);
+        return this._done(textOf(result), kept(options));
     }
 
-    /** `delayMs` is the delay of the failure that a refused result becomes. @internal */
-    async _done(text: string | null, { keepMs, forever = false }: KeepOptions, delayMs?: number): Promise<boolean> {
-        const kept = forever ? ['PERSIST'] : option('PX', keepMs);
+    /** `delay` is that of the failure which a refused result becomes. @internal */
+    async _done(text: string | null, words: string[], delay?: () => number | undefined): Promise<boolean> {
         try {
-            return await this._end('DONE', ...(text === null ? [] : ['RESULT', text]), ...kept);
+            return await this._end('DONE', ...(text === null ? [] : ['RESULT', text]), ...words);
         } catch (error) {
             if (isAnswer(error)) {
-                await this.fail(reasonOf(error), { delayMs }).catch(() => {});
+                await this._fail(error, delay);
             }
             throw error;
         }
@@ -57,7 +56,21 @@ export class Run extends Hold {
     /** The attempt has failed; the next begins after `delayMs`, at once by default. Resolves to whether it counted. */
     async fail(reason: unknown, options: { delayMs?: number | undefined } = {}): Promise<boolean> {
         checkNames('run.fail', options);
-        return this._end('FAIL', 'REASON', cut(String(reason)), ...option('DELAY', options.delayMs));
+        const { delayMs } = options;
+        const delay = option('DELAY', delayMs === undefined ? undefined : Math.ceil(ms('delayMs', delayMs)));
+        return this._end('FAIL', 'REASON', cut(String(reason)), ...delay);
+    }
+
+    /** Tells a failure, with no delay if that cannot be told: nobody else can begin before the run has ended. @internal */
+    async _fail(error: unknown, delay?: () => number | undefined): Promise<void> {
+        const reason = error instanceof Error ? reasonOf(error) : error;
+        let delayMs;
+        try {
+            delayMs = ms('retryDelayMs', delay?.() ?? 0);
+        } catch {
+            // A function of the caller, which has failed too.
+        }
+        await this.fail(reason, { delayMs }).catch(() => {});
     }
 }
 
@@ -73,22 +86,25 @@ export async function once(
     options: OnceOptions = {},
 ): Promise<string | null> {
     checkNames('once', options);
+    const { retryDelayMs } = options;
+    if (typeof retryDelayMs === 'number') {
+        ms('retryDelayMs', retryDelayMs);
+    }
+    const words = kept(options);
     const begun = await begin(client, key, options);
     if (begun.kind === 'done') {
         return begun.result;
     }
     const { run } = begun;
-    const { retryDelayMs } = options;
-    const delayMs = () => (typeof retryDelayMs === 'function' ? retryDelayMs(run.attempt) : retryDelayMs);
+    const delay = () => (typeof retryDelayMs === 'function' ? retryDelayMs(run.attempt) : retryDelayMs);
     let text;
     try {
         text = textOf(await work(run));
     } catch (error) {
-        // Without a newer attempt nobody else can begin before the lease is over; so say now that this one has failed.
-        await run.fail(error instanceof Error ? reasonOf(error) : error, { delayMs: delayMs() }).catch(() => {});
+        await run._fail(error, delay);
         throw error;
     }
-    if (!run._isEnded && !(await run._done(text, options, delayMs()))) {
+    if (!run._isEnded && !(await run._done(text, words, delay))) {
         run._throwEnded('another attempt has begun since');
     }
     return text;
@@ -109,6 +125,11 @@ once.get = async (client: Client, key: string): Promise<Omit<Done, 'kind'> | nul
 async function begin(client: Client, key: string, options: BeginOptions): Promise<Begun> {
     const found = await acquire(client, 'once', key, options, option('MAX', options.maxAttempts), Run);
     return found instanceof Run ? { kind: 'run', run: found } : found;
+}
+
+/** The words of DONE for how long its result is kept. */
+function kept({ keepMs, forever = false }: KeepOptions): string[] {
+    return forever ? ['PERSIST'] : msOption('PX', 'keepMs', keepMs);
 }
 
 /** A result is kept as text. An object becomes its JSON, here as for everybody who gets it later. */

@@ -141,9 +141,9 @@ export function option(name: string, value: unknown): string[] {
     return value === undefined ? [] : [name, String(value)];
 }
 
-/** The same of `minHoldMs`, which locks and semaphores have. */
-export function minHold({ minHoldMs }: { minHoldMs?: number | undefined }): string[] {
-    return option('MINHOLD', minHoldMs === undefined ? undefined : wholeMs('minHoldMs', minHoldMs));
+/** The same of a duration. */
+export function msOption(word: string, name: string, value: number | undefined): string[] {
+    return option(word, value === undefined ? undefined : wholeMs(name, value));
 }
 
 const LONGEST_MARGIN_MS = 2_000;

@@ -344,6 +344,21 @@ for (const library of ALL) {
             const { state, 'delay-left-ms': left } = await info('DONCE', 'delayed');
             assert.equal(state, 'delayed');
             assert.ok(left > 500_000 && left <= 600_000, `${left}`);
+            await assert.rejects(dsync.once(client, 'jitter', work, { retryDelayMs: () => 600_000.5 }), /no disk/);
+            assert.equal((await info('DONCE', 'jitter')).state, 'delayed');
+        });
+
+        test('run ends when the function for its delay fails', async () => {
+            const retryDelayMs = () => {
+                throw new Error('no table');
+            };
+            const work = () => Promise.reject(new Error('no disk'));
+            await assert.rejects(dsync.once(client, 'no-delay', work, { retryDelayMs }), /no disk/);
+            await assert.rejects(dsync.once(client, 'no-delay', work, { retryDelayMs: () => -1 }), /no disk/);
+            const { state, 'last-reason': reason } = await info('DONCE', 'no-delay');
+            assert.deepEqual([state, reason], ['idle', 'no disk']);
+            // Work that is done has no delay.
+            assert.equal(await dsync.once(client, 'no-delay', () => 'report', { retryDelayMs }), 'report');
         });
 
         test('run is ended by its caller', async () => {

@@ -84,5 +84,8 @@ test('nonsense is refused before anything is sent', async () => {
         await assert.rejects(dsync.semaphore(client, 'k', { limit: 5, ...options }), { name, message });
     }
     await assert.rejects(dsync.lock(client, 'k', { minHoldMs: -1 }), RangeError);
+    for (const options of [{ keepMs: 0 }, { keepMs: 1.5 }, { retryDelayMs: -1 }]) {
+        await assert.rejects(dsync.once(client, 'k', assert.fail, options), RangeError);
+    }
     await assert.rejects(dsync.lock(client, 'k', { lane: 'a' }), /lock has no option 'lane'/);
 });
