@@ -63,7 +63,7 @@ export class Hold {
      * Renews the lease now; with `leaseMs` that is its length from then on. Resolves to false when the hold had ended: then
      * it is lost. Rejects after two seconds without an answer, and with NotConfirmed.
      */
-    async renew(options: { leaseMs?: number } = {}): Promise<boolean> {
+    async renew(options: { leaseMs?: number | undefined } = {}): Promise<boolean> {
         checkNames('hold.renew', options);
         return this.#renewal.renew(options.leaseMs);
     }
