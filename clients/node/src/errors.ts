@@ -5,7 +5,8 @@ import type { Holder } from './replies.js';
 /** The base class of the errors of this package. */
 export class DsyncError extends Error {
     constructor(message: string, options?: ErrorOptions) {
-        super(message, options);
+        // Without a cause the error has no such property.
+        super(message, options?.cause === undefined ? undefined : options);
         this.name = new.target.name;
     }
 }
@@ -31,7 +32,7 @@ export class NotAcquired extends DsyncError {
         });
         const held = names.length > 0 ? `, held by ${names.join(', ')}` : '';
         const why = cause === undefined ? '' : `: ${server}: ${reasonOf(cause)}`;
-        super(`'${shown(key)}' was not acquired${state}${held}${why}`, because(cause));
+        super(`'${shown(key)}' was not acquired${state}${held}${why}`, { cause });
     }
 }
 
@@ -39,7 +40,7 @@ export class NotAcquired extends DsyncError {
 export class HoldLost extends DsyncError {
     /** @internal */
     constructor(readonly key: string, readonly fence: number | string, why: string, cause?: unknown) {
-        super(`the hold ${fence} of '${shown(key)}' is lost: ${why}`, because(cause));
+        super(`the hold ${fence} of '${shown(key)}' is lost: ${why}`, { cause });
     }
 }
 
@@ -55,7 +56,7 @@ export class NotConfirmed extends DsyncError {
     constructor(readonly key: string, readonly have: number, readonly wanted: number, more: Why = {}) {
         const { isDisk = false, why = '', isFinal = false, cause } = more;
         const what = isDisk ? 'disks' : 'replicas';
-        super(`'${shown(key)}' was not confirmed: ${have} of ${wanted} ${what} have it${why && `: ${why}`}`, because(cause));
+        super(`'${shown(key)}' was not confirmed: ${have} of ${wanted} ${what} have it${why && `: ${why}`}`, { cause });
         this._isFinal = isFinal;
     }
 }
@@ -73,10 +74,6 @@ export class WorkFailed extends DsyncError {
     constructor(readonly key: string, readonly reason: string, readonly attempts: number) {
         super(`'${shown(key)}' failed after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}: ${shown(reason)}`);
     }
-}
-
-function because(cause: unknown): ErrorOptions | undefined {
-    return cause === undefined ? undefined : { cause };
 }
 
 /** What this package reads of any error. */

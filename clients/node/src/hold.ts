@@ -93,7 +93,8 @@ export class Hold {
         this.#renewal.end();
         this.#loss.over();
         const { library, answerMs, family } = this.#claim;
-        const { isLost, leaseMs } = this.#renewal;
+        const { state, leaseMs } = this.#renewal;
+        const isLost = state === 'lost';
         const forMs = verb === 'RELEASE' && isLost ? ANSWER_MS : leaseMs + TAKEOVER_GRACE_MS;
         const send = () => this.#claim.end(verb, words, isLost ? 0 : this.#renewal.asksForMs);
         const { answer, isFirst } = await untilAnswered(library, this.key, send, forMs, answerMs);
@@ -109,7 +110,7 @@ export class Hold {
 
     /** Whether the caller has ended the hold. @internal */
     get _isEnded(): boolean {
-        return this.#renewal.isEnded;
+        return this.#renewal.state === 'ended';
     }
 
     /** Calls back with the HoldLost when the hold is lost. @internal */

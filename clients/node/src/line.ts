@@ -220,10 +220,6 @@ export class Line {
         }
     }
 
-    unref(): void {
-        this.connection.unref();
-    }
-
     /** The line is used no more. It closes when it owes no answer. */
     leave(): void {
         for (const { reject } of this.#queue.splice(0)) {
@@ -270,19 +266,16 @@ export class OwnConnection {
             const forget = () => {
                 this.#opening = this.#opening === opening ? undefined : this.#opening;
             };
-            const opening = this.#open(key, forget);
+            const opening = this.library.open(key, forget).then((connection) => {
+                if (!this.keepsAlive) {
+                    connection.unref();
+                }
+                return new Line(connection);
+            });
             opening.catch(forget);
             this.#opening = opening;
         }
         return this.#opening;
-    }
-
-    async #open(key: string, onEnd: () => void): Promise<Line> {
-        const line = new Line(await this.library.open(key, onEnd));
-        if (!this.keepsAlive) {
-            line.unref();
-        }
-        return line;
     }
 
     /** Sends a command whose first argument is `key`. Settles as its reply does, when it counts. */

@@ -39,6 +39,8 @@ function nudge(): boolean {
     }
 }
 
+type State = 'held' | 'ended' | 'lost' | 'forgotten';
+
 /** Who is told of a loss. */
 interface Holder {
     _lose(error: HoldLost): void;
@@ -96,7 +98,7 @@ export class Renewal {
     /** Whether a renewal was asked for because of a jump of the clocks since the last one that was answered. */
     #isJumpSeen = false;
     #failure: unknown;
-    #state: 'held' | 'ended' | 'lost' | 'forgotten' = 'held';
+    #state: State = 'held';
 
     constructor(private readonly claim: Claim, private readonly fence: number, sent: Moment, hold: Holder) {
         this.#leaseMs = claim.leaseMs;
@@ -112,12 +114,8 @@ export class Renewal {
         return this.#state === 'held' ? Math.max(0, this.#lease.leftMs) : 0;
     }
 
-    get isEnded(): boolean {
-        return this.#state === 'ended';
-    }
-
-    get isLost(): boolean {
-        return this.#state === 'lost';
+    get state(): State {
+        return this.#state;
     }
 
     /** For how long the server can know the hold: its lease. */
@@ -201,7 +199,7 @@ export class Renewal {
         this.#stop('forgotten');
     }
 
-    #stop(state: 'ended' | 'lost' | 'forgotten'): void {
+    #stop(state: State): void {
         this.#state = state;
         this.claim.renewals.delete(this);
         collected.unregister(this);

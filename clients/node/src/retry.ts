@@ -32,7 +32,7 @@ export class Unanswered extends DsyncError {
     static of(library: Library, key: string, ms: number, cause?: unknown): Unanswered {
         const why = cause === undefined ? '' : `: ${reasonOf(cause)}`;
         const message = `${library.serverOf(key)} has not answered for '${shown(key)}' in ${Math.round(ms)} ms${why}`;
-        return new Unanswered(message, cause === undefined ? undefined : { cause });
+        return new Unanswered(message, { cause });
     }
 }
 
