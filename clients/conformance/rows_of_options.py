@@ -9,7 +9,7 @@ from servers import SOON, eventually, until_in_sync
 
 from driver import Answer
 from lab import Lab
-from rows import Cannot, hold, is_, row
+from rows import Cannot, first_holder, hold, is_, row
 from rows_of_failovers import killed
 
 
@@ -91,3 +91,16 @@ def lane_has_no_more_permits_than_its_limit(lab: Lab) -> None:
     is_(begin(lab, "a", lane="a", **words).result(timeout=SOON), "held")
     is_(begin(lab, "more", lane="a", **words).result(timeout=SOON), "busy")
     is_(begin(lab, "b", lane="b", **words).result(timeout=SOON), "held")
+
+
+@row("one")
+def lease_that_the_server_refuses_changes_nothing(lab: Lab) -> None:
+    lab.ask("CONFIG", "SET", "dsync.max-lease-ms", 10_000)
+    hold(lab, lease=3_000)
+    refused = is_(lab.driver.ask("renew", lease=20_000, **{"as": "h"}), "error")
+    assert "10 seconds" in refused["text"] or "10000" in refused["text"], refused["text"]
+    is_(lab.driver.ask("until_lost", ms=5_000, **{"as": "h"}), "held")
+    is_(lab.driver.ask("renew", lease=6_000, **{"as": "h"}), "renewed")
+    # A renewal of before may arrive behind it.
+    eventually(lambda: int(first_holder(lab, "k")["lease-left-ms"]) > 3_000, "a longer lease")
+    is_(lab.driver.ask("release", **{"as": "h"}), "released")

@@ -132,6 +132,8 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
     if what == "show":
         with open(f"/proc/{run.process.pid}/cmdline") as line:
             return {"is": "shown", "text": line.read()}
+    if what == "renew":
+        return {"is": "cannot", "why": "a command has no say in that"}
     if what == "forget":
         return {"is": "cannot", "why": "a process holds for as long as it runs"}
     if what == "fail":

@@ -99,6 +99,8 @@ async function obey(order) {
             return { is: 'cancelled' };
         case 'until_lost':
             return { is: (await lost(held.get(order.as), order.ms)) ? 'lost' : 'held' };
+        case 'renew':
+            return { is: (await held.get(order.as).renew({ leaseMs: order.lease })) ? 'renewed' : 'lost' };
         case 'look':
             return { is: held.get(order.as).isHeld ? 'held' : 'lost' };
         case 'show': {

@@ -82,6 +82,8 @@ async def obey(order: dict[str, Any]) -> dict[str, Any]:
         except asyncio.TimeoutError:
             return {"is": "held"}
         return {"is": "lost"}
+    if what == "renew":
+        return {"is": "renewed" if await hold.renew(lease=order["lease"] / 1000) else "lost"}
     if what == "look":
         return {"is": "held" if hold.left() > 0 else "lost"}
     if what == "show":

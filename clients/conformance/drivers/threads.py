@@ -75,6 +75,8 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
     hold, run, block = held[order["as"]]
     if what == "until_lost":
         return {"is": "lost" if hold.lost.wait(order["ms"] / 1000) else "held"}
+    if what == "renew":
+        return {"is": "renewed" if hold.renew(lease=order["lease"] / 1000) else "lost"}
     if what == "look":
         return {"is": "held" if hold.left() > 0 else "lost"}
     if what == "show":

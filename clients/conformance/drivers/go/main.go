@@ -146,6 +146,8 @@ func (d *driver) obey(order order) (answer, error) {
 		case <-time.After(order.MS.duration()):
 			return answer{"is": "held"}, nil
 		}
+	case "renew":
+		return answer{"is": "renewed"}, named.hold.Renew(ctx, order.Lease.duration())
 	case "look":
 		if named.hold.Err() != nil || named.hold.Left() == 0 {
 			return answer{"is": "lost"}, nil

@@ -86,6 +86,14 @@ impl Driver {
                 Ok(json!({ "is": "cancelled" }))
             }
             "until_lost" => self.until_lost(order).await,
+            "renew" => {
+                // Nobody asks for it meanwhile.
+                let held = self.held.lock().expect("held").remove(&order.name());
+                let held = held.ok_or_else(|| order.unknown())?;
+                let renewed = held.renew_for(order.time("lease").expect("a lease")).await;
+                self.held.lock().expect("held").insert(order.name(), held);
+                Ok(renewed.map(|()| json!({ "is": "renewed" }))?)
+            }
             "look" => Ok(json!({ "is": self.state_of(order)? })),
             "show" => {
                 let held = self.held.lock().expect("held");
