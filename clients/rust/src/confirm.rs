@@ -14,7 +14,7 @@ use crate::request::{Command, Confirm, Replicas, Reply, millis, outcome, read, u
 use crate::server::{Server, Slot};
 
 /// Why there is no answer to a command.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Failure {
     /// The server has refused it, or could not be asked.
     Redis(RedisError),

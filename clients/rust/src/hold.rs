@@ -106,7 +106,11 @@ impl<C: Half> Hold<C> {
         if !of_hold.is_of_the_parent() {
             let wanted = of_hold.want(lease)?;
             self.shared.half.renewals().look();
-            of_hold.answered::<C>(wanted).await;
+            if let Some(refusal) = of_hold.answered::<C>(wanted).await {
+                let Shared { half, request, .. } = &*self.shared;
+                let command = request.renewal(of_hold.length());
+                return Err(refusal.of(&command, half.server().name()));
+            }
         }
         self.ensure_held()
     }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::bounds;
 use crate::clock::Moment;
+use crate::confirm::Failure;
 use crate::error::{Loss, Result};
 use crate::signal::{Signal, Wait, lock};
 
@@ -21,7 +22,7 @@ use crate::signal::{Signal, Wait, lock};
 const SHORTEST_SLICE: Duration = Duration::from_millis(50);
 
 /// How long a lease is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Terms {
     pub(crate) lease: Duration,
     /// A tenth of the lease, at most two seconds, unless it is given.
@@ -50,10 +51,14 @@ impl Terms {
         bounds::check("max_hold", &longest, longest > margin, bound)
     }
 
-    /// How long the lease may be that is asked for so long after the grant.
-    pub(crate) fn asks(&self, held: Duration) -> Duration {
-        self.max_hold
-            .map_or(self.lease, |time| self.lease.min(time.saturating_sub(held)))
+    /// What a request asks for so long after the grant.
+    pub(crate) fn asks(self, held: Duration) -> Asked {
+        let left = self.max_hold.map(|time| time.saturating_sub(held));
+        let length = left.map_or(self.lease, |left| self.lease.min(left));
+        Asked {
+            terms: self,
+            length,
+        }
     }
 
     fn margin(&self) -> Duration {
@@ -67,6 +72,20 @@ impl Terms {
         given
             .map_or(usual, |margin| margin.min(usual))
             .max(SHORTEST_SLICE)
+    }
+}
+
+/// What a request asks for: the whole lease, or what is left of [`max_hold`](Terms::max_hold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    terms: Terms,
+    pub(crate) length: Duration,
+}
+
+impl Asked {
+    /// For how long after it was sent the hold is certain.
+    fn certain(&self) -> Duration {
+        self.length.saturating_sub(self.terms.margin())
     }
 }
 
@@ -85,12 +104,13 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 struct State {
-    terms: Terms,
+    /// What renewals ask for.
+    wanted: Terms,
     /// When the request that was granted was sent.
     granted: Moment,
-    /// The lease that the last request which was answered has asked for, or less while a shorter one that was asked for
-    /// since has no answer: the server may have carried it out.
-    length: Duration,
+    /// What the last request that was answered has asked for, or less while a shorter lease that was asked for since has no
+    /// answer: the server may have carried it out.
+    asked: Asked,
     /// When the last request that was answered was sent.
     sent: Moment,
     /// When the next renewal is to be sent; `None` while one is on its way.
@@ -98,7 +118,9 @@ struct State {
     /// Whether the last renewal has failed with its connection.
     is_cut_off: bool,
     /// When the holder has asked for a renewal.
-    wanted: Option<Moment>,
+    wanted_at: Option<Moment>,
+    /// The last renewal that was refused for good: when it was sent, and why.
+    refused: Option<(Moment, Failure)>,
     loss: Option<Loss>,
     /// The holder has given the hold back: from then on nothing counts as a loss.
     is_over: bool,
@@ -111,14 +133,13 @@ impl State {
 
     /// How long the hold is certain without another renewal, if it has not ended.
     fn left(&self, now: Moment) -> Duration {
-        let certain = self.length.saturating_sub(self.terms.margin());
-        certain.saturating_sub(now.since(self.sent))
+        self.asked.certain().saturating_sub(now.since(self.sent))
     }
 
     /// Why the hold is lost whose lease is over.
     fn why(&self) -> Loss {
-        let is_last = |time| self.sent.after(self.length) >= self.granted.after(time);
-        match self.terms.max_hold {
+        let is_last = |time| self.sent.after(self.asked.length) >= self.granted.after(time);
+        match self.wanted.max_hold {
             Some(time) if is_last(time) => Loss::MaxHold,
             _ => Loss::Unanswered,
         }
@@ -131,7 +152,7 @@ pub(crate) enum Renewal {
     /// The hold has ended.
     Not,
     /// It is to be sent now, and asks for so long.
-    Due(Duration),
+    Due(Asked),
     /// It is worth looking again after so long.
     In(Duration),
 }
@@ -141,13 +162,14 @@ impl Lease {
         Lease {
             process: process::id(),
             state: Mutex::new(State {
-                terms,
+                wanted: terms,
                 granted: sent,
-                length: terms.asks(Duration::ZERO),
+                asked: terms.asks(Duration::ZERO),
                 sent,
                 due: Some(sent.after(terms.lease / 3)),
                 is_cut_off: false,
-                wanted: None,
+                wanted_at: None,
+                refused: None,
                 loss: None,
                 is_over: false,
             }),
@@ -183,15 +205,15 @@ impl Lease {
         state
     }
 
-    /// Notes that the server has renewed the lease, for so long, in answer to a request that was sent at this moment.
-    pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
+    /// Notes that the server has renewed the lease, in answer to a request that was sent at this moment.
+    pub(crate) fn renewed(&self, sent: Moment, asked: Asked) {
         let mut state = self.state();
         state.is_cut_off = false;
         if sent >= state.sent {
-            (state.sent, state.length) = (sent, length);
+            (state.sent, state.asked) = (sent, asked);
         }
-        let is_wanted_since = state.wanted.is_some_and(|wanted| wanted > sent);
-        let next = sent.after(state.terms.lease / 3);
+        let is_wanted_since = state.wanted_at.is_some_and(|wanted| wanted > sent);
+        let next = sent.after(state.asked.terms.lease / 3);
         state.due = Some(if is_wanted_since { sent } else { next });
         self.changed.tell();
     }
@@ -200,16 +222,26 @@ impl Lease {
     /// sent later is answered.
     pub(crate) fn want(&self, lease: Option<Duration>) -> Result<Moment> {
         let mut state = self.state();
-        let lease = lease.unwrap_or(state.terms.lease);
-        let terms = Terms {
+        let lease = lease.unwrap_or(state.wanted.lease);
+        let wanted = Terms {
             lease,
-            ..state.terms
+            ..state.wanted
         };
-        terms.check()?;
+        wanted.check()?;
         let now = self.now();
-        (state.terms, state.wanted) = (terms, Some(now));
+        (state.wanted, state.wanted_at) = (wanted, Some(now));
         state.due = state.due.map(|_| now);
         Ok(now)
+    }
+
+    /// Notes that a renewal which was sent at this moment was refused. A lease that the server does not take counts no more.
+    pub(crate) fn refused(&self, sent: Moment, why: Failure) {
+        let mut state = self.state();
+        state.wanted = state.asked.terms;
+        state.refused = Some((sent, why));
+        drop(state);
+        self.not_renewed(false);
+        self.changed.tell();
     }
 
     /// Notes that a renewal has failed, with its connection or otherwise. Another one is due when a part of what is left is
@@ -254,7 +286,7 @@ impl Lease {
     pub(crate) fn end(&self) -> Instant {
         let (now, clock) = (Instant::now(), self.now());
         let state = self.state();
-        let end = state.sent.after(state.length);
+        let end = state.sent.after(state.asked.length);
         match end.since(clock) {
             Duration::ZERO => now.checked_sub(clock.since(end)).unwrap_or(now),
             left => now + left,
@@ -270,7 +302,8 @@ impl Lease {
     }
 
     pub(crate) fn length(&self) -> Duration {
-        self.state().terms.lease
+        let state = self.state();
+        state.wanted.lease.max(state.asked.terms.lease)
     }
 
     /// Whether the next renewal needs a new connection.
@@ -288,15 +321,18 @@ impl Lease {
         if state.has_ended() {
             return Renewal::Not;
         }
-        let slice = state.terms.slice();
+        let slice = state.asked.terms.slice();
         let due = state.due.map(|due| due.since(self.now()));
         if due == Some(Duration::ZERO) {
             state.due = None;
             let now = self.now();
-            let asked = state.terms.asks(now.since(state.granted));
-            let length = now.since(state.sent) + asked;
-            if length < state.length {
-                state.length = length;
+            let asked = state.wanted.asks(now.since(state.granted));
+            let since_sent = Asked {
+                length: now.since(state.sent) + asked.length,
+                ..asked
+            };
+            if since_sent.certain() < state.asked.certain() {
+                state.asked = since_sent;
                 self.changed.tell();
             }
             return Renewal::Due(asked);
@@ -309,10 +345,16 @@ impl Lease {
         self.wait_until::<W>(at_most, |_| false).await
     }
 
-    /// Wait until a request is answered that was sent after this moment. Returns why the hold is lost, if it is.
-    pub(crate) async fn answered<W: Wait>(&self, since: Moment) -> Option<Loss> {
-        self.wait_until::<W>(Duration::MAX, |state| state.sent >= since)
-            .await
+    /// Wait until a request is answered that was sent after this moment, or the hold is lost. Returns why it was refused, if
+    /// it was.
+    pub(crate) async fn answered<W: Wait>(&self, since: Moment) -> Option<Failure> {
+        let refusal = |state: &State| {
+            let refused = state.refused.as_ref().filter(|(sent, _)| *sent >= since);
+            refused.map(|(_, why)| why.clone())
+        };
+        let is_over = |state: &State| state.sent >= since || refusal(state).is_some();
+        self.wait_until::<W>(Duration::MAX, is_over).await;
+        refusal(&self.state())
     }
 
     async fn wait_until<W: Wait>(
@@ -333,7 +375,7 @@ impl Lease {
                 }
                 // The clock is read anew after each slice: no wait of the system goes on in a suspension.
                 let left = state.left(now).min(end.since(now));
-                left.min(state.terms.slice())
+                left.min(state.asked.terms.slice())
             };
             W::wait(&self.changed, seen, pause).await;
         }

@@ -65,7 +65,7 @@ impl Options {
                 Some(token) => token.clone(),
                 None => Uuid::new_v4().to_string(),
             },
-            lease: self.terms.asks(Duration::ZERO),
+            lease: self.terms.asks(Duration::ZERO).length,
             owner,
             words: self.words()?,
             confirm: self.confirm()?,

@@ -15,7 +15,7 @@ use crate::call::Call;
 use crate::clock::Moment;
 use crate::confirm::Failure;
 use crate::half::{Half, Reply, Shared};
-use crate::lease::Renewal;
+use crate::lease::{Asked, Renewal};
 use crate::passing::tells_the_end;
 use crate::request::{Command, read};
 use crate::server::Slot;
@@ -98,7 +98,7 @@ impl<H: Half> Renewals<H> {
             match hold.lease.renewal() {
                 Renewal::Not => return false,
                 Renewal::In(time) => look.next = look.next.min(time),
-                Renewal::Due(lease) => look.due.push((Arc::clone(&hold), lease)),
+                Renewal::Due(asked) => look.due.push((Arc::clone(&hold), asked)),
             }
             look.left = look.left.min(hold.lease.left());
             true
@@ -138,22 +138,23 @@ async fn work<H: Half>(renewals: Arc<Renewals<H>>, _life: Arc<u32>) {
 }
 
 /// Holds, and the leases to ask for.
-type Due<H> = Vec<(Arc<Shared<H>>, Duration)>;
+type Due<H> = Vec<(Arc<Shared<H>>, Asked)>;
 
 /// Returns together what can go in one write: the holds of a slot, where there are slots, confirmed or not.
 fn apart<H: Half>(holds: Due<H>) -> HashMap<(Option<Slot>, bool), Due<H>> {
     let mut apart: HashMap<_, Due<H>> = HashMap::new();
-    for (hold, lease) in holds {
+    for (hold, asked) in holds {
         let slot = hold.half.server().slot(&hold.request.key);
         let kind = (slot, hold.request.confirm.is_some());
-        apart.entry(kind).or_default().push((hold, lease));
+        apart.entry(kind).or_default().push((hold, asked));
     }
     apart
 }
 
 /// Sends renewals. `left` is the least that is left of other holds, which wait for that.
 async fn renew<H: Half>(half: &H, due: &Due<H>, left: Duration) {
-    let renewals = due.iter().map(|(hold, lease)| hold.request.renewal(*lease));
+    let renewals = due.iter();
+    let renewals = renewals.map(|(hold, asked)| hold.request.renewal(asked.length));
     let commands: Vec<Command> = renewals.collect();
     let left = due
         .iter()
@@ -172,16 +173,17 @@ async fn renew<H: Half>(half: &H, due: &Due<H>, left: Duration) {
         Ok(Reply { sent, values, .. }) => (sent, values),
         Err(error) => (Moment::now(), vec![Err(Failure::Redis(error)); due.len()]),
     };
-    for ((hold, lease), value) in due.iter().zip(values) {
-        note(hold, sent, *lease, value);
+    for ((hold, asked), value) in due.iter().zip(values) {
+        note(hold, sent, *asked, value);
     }
 }
 
-fn note<H: Half>(hold: &Shared<H>, sent: Moment, lease: Duration, answer: Result<Value, Failure>) {
+fn note<H: Half>(hold: &Shared<H>, sent: Moment, asked: Asked, answer: Result<Value, Failure>) {
     match answer.map(|reply| read::<u64>(&reply)) {
         Ok(Ok(0)) => hold.lease.ended(),
-        Ok(Ok(_)) => hold.lease.renewed(sent, lease),
+        Ok(Ok(_)) => hold.lease.renewed(sent, asked),
         Err(Failure::Redis(error)) if tells_the_end(&error) => hold.lease.ended(),
+        Err(why) if !why.may_pass(hold.half.server()) => hold.lease.refused(sent, why),
         Err(Failure::Redis(_)) => hold.lease.not_renewed(true),
         _ => hold.lease.not_renewed(false),
     }

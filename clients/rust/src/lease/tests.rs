@@ -22,6 +22,16 @@ fn lease_sent_before(length: Duration, margin: Duration, since: Duration) -> Lea
     )
 }
 
+/// A lease of this length, with the margin of this hold.
+fn asked(lease: &Lease, length: Duration) -> Asked {
+    let terms = lease.state.lock().unwrap().wanted;
+    Terms {
+        lease: length,
+        ..terms
+    }
+    .asks(Duration::ZERO)
+}
+
 fn wait(lease: &Lease) -> Option<Loss> {
     now(lease.wait::<Client>(3600 * SECOND))
 }
@@ -36,7 +46,7 @@ impl Lease {
 #[test]
 fn lost_lease_stays_lost_when_a_late_answer_arrives() {
     let lease = lease_sent_before(60 * SECOND, SECOND, 59 * SECOND);
-    lease.renewed(Moment::now(), 60 * SECOND);
+    lease.renewed(Moment::now(), asked(&lease, 60 * SECOND));
     assert_eq!(lease.loss(), Some(Loss::Unanswered));
     assert!(lease.left().is_zero());
 }
@@ -44,9 +54,12 @@ fn lost_lease_stays_lost_when_a_late_answer_arrives() {
 #[test]
 fn renewal_moves_the_end_and_never_back() {
     let lease = lease_sent_before(60 * SECOND, SECOND, 50 * SECOND);
-    lease.renewed(Moment::now(), 60 * SECOND);
+    lease.renewed(Moment::now(), asked(&lease, 60 * SECOND));
     assert!(lease.left() > 40 * SECOND);
-    lease.renewed(Moment::now().before(50 * SECOND), 60 * SECOND);
+    lease.renewed(
+        Moment::now().before(50 * SECOND),
+        asked(&lease, 60 * SECOND),
+    );
     assert!(lease.left() > 40 * SECOND);
     let end = lease.end();
     assert!(end > Instant::now() + 50 * SECOND && end <= Instant::now() + 60 * SECOND);
@@ -68,14 +81,14 @@ fn renewal_is_due_at_a_third_of_the_lease_and_sooner_after_a_failure() {
     };
     assert!(left <= SECOND);
     lease.suspend(SECOND);
-    assert_eq!(lease.renewal(), Renewal::Due(60 * SECOND));
+    assert_eq!(lease.renewal(), Renewal::Due(asked(&lease, 60 * SECOND)));
     // It is on its way.
     assert!(matches!(lease.renewal(), Renewal::In(_)));
     lease.not_renewed(false);
     assert!(matches!(lease.renewal(), Renewal::In(_)));
     lease.suspend(SECOND);
-    assert_eq!(lease.renewal(), Renewal::Due(60 * SECOND));
-    lease.renewed(lease.now(), 60 * SECOND);
+    assert_eq!(lease.renewal(), Renewal::Due(asked(&lease, 60 * SECOND)));
+    lease.renewed(lease.now(), asked(&lease, 60 * SECOND));
     lease.suspend(19 * SECOND);
     assert!(matches!(lease.renewal(), Renewal::In(_)));
     lease.ended();
@@ -130,13 +143,29 @@ fn shorter_lease_counts_before_it_is_answered() {
     lease.want(Some(5 * SECOND)).unwrap();
     assert!(lease.left() > 40 * SECOND);
     let seen = lease.changed.seen();
-    assert_eq!(lease.renewal(), Renewal::Due(5 * SECOND));
+    assert_eq!(lease.renewal(), Renewal::Due(asked(&lease, 5 * SECOND)));
     assert!(lease.left() <= 4 * SECOND && lease.left() > 3 * SECOND);
     // Who waits for the loss looks again.
     assert!(lease.changed.seen() > seen);
     lease.not_renewed(true);
     lease.suspend(2 * SECOND);
-    assert_eq!(lease.renewal(), Renewal::Due(5 * SECOND));
+    assert_eq!(lease.renewal(), Renewal::Due(asked(&lease, 5 * SECOND)));
     lease.suspend(2 * SECOND);
     assert_eq!(lease.loss(), Some(Loss::Unanswered));
+}
+
+/// With its margin, a longer lease that is not granted yet left less of the hold, or nothing.
+#[test]
+fn longer_lease_counts_when_it_is_answered() {
+    let terms = Terms {
+        lease: 3 * SECOND,
+        ..Terms::default()
+    };
+    let lease = Lease::new(terms, Moment::now());
+    lease.want(Some(60 * SECOND)).unwrap();
+    assert!(lease.left() > 2 * SECOND);
+    assert_eq!(lease.renewal(), Renewal::Due(asked(&lease, 60 * SECOND)));
+    assert!(lease.left() > 2 * SECOND && lease.left() < 3 * SECOND);
+    lease.renewed(lease.now(), asked(&lease, 60 * SECOND));
+    assert!(lease.left() > 50 * SECOND);
 }
