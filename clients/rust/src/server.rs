@@ -78,8 +78,8 @@ impl Server {
 
     /// Names the primary that Sentinel knows. The function makes a client of Sentinel; it is called for each connection.
     ///
-    /// Prefer this to a `SentinelClient`: that is used by one caller at a time. Without the feature `tokio`, redis-rs sets no
-    /// limit on how long a thread waits for a Sentinel, or a primary, that stopped without closing its connections.
+    /// Prefer this to a `SentinelClient`: that is used by one caller at a time. Without the feature `tokio`, redis-rs sets
+    /// no limit on how long a thread waits for a Sentinel, or a primary, that stopped without closing its connections.
     #[cfg(feature = "sentinel")]
     pub fn sentinel(
         client: impl Fn() -> redis::RedisResult<redis::sentinel::SentinelClient> + Send + Sync + 'static,
