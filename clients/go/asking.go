@@ -128,8 +128,8 @@ func (a *asking) refusal(ctx context.Context, got answer, err error) error {
 	if err == nil || ctx.Err() != nil {
 		command := a.family.command("INFO", a.key, "COUNT", 3)
 		reply, _ := a.session.do(context.WithoutCancel(ctx), a.farewell(), confirmation{}, command)
-		info := readInfo(reply)
-		refused.Holders, refused.State = info.firstHolders, info.state
+		info := readFields(reply)
+		refused.Holders, refused.State = firstHolders(info), text(info["state"])
 	}
 	return refused
 }

@@ -54,10 +54,10 @@ func NewSemaphore(client *Client, key string, options ...SemaphoreOption) *Semap
 // Available returns how many permits are free. It takes nothing.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	info, err := s.info(ctx)
-	if info.state == "" {
+	if info["state"] == nil {
 		return s.limit, err // Nobody uses it.
 	}
-	return info.available, err
+	return int(number(info["available"])), err
 }
 
 // Acquire asks until the hold is granted. Otherwise the request is withdrawn, and the error is a [*NotAcquired] if
@@ -92,20 +92,20 @@ func (c *claim) Do(ctx context.Context, work func(ctx context.Context) error) er
 func (c *claim) Locked(ctx context.Context) (bool, error) {
 	info, err := c.info(ctx)
 	if c.family == semaphores {
-		return info.state != "" && info.available < c.permits, err
+		return info["state"] != nil && number(info["available"]) < int64(c.permits), err
 	}
-	return info.holders > 0, err
+	return number(info["holders"]) > 0, err
 }
 
 // Holders returns the first ten of those who hold the key. It takes nothing.
 func (c *claim) Holders(ctx context.Context) ([]Holder, error) {
 	info, err := c.info(ctx)
-	return info.firstHolders, err
+	return firstHolders(info), err
 }
 
-func (c *claim) info(ctx context.Context) (keyInfo, error) {
+func (c *claim) info(ctx context.Context) (map[string]any, error) {
 	reply, err := c.repeat(ctx, c.family.command("INFO", c.key), answerWithin)
-	return readInfo(reply), err
+	return readFields(reply), err
 }
 
 // repeat sends a command, which may be sent any number of times, until it is answered.

@@ -30,13 +30,12 @@ type answer struct {
 }
 
 func readAnswer(reply any) (answer, error) {
-	if reply == nil {
-		return answer{kind: refused}, nil
-	}
 	items, _ := reply.([]any)
 	got := answer{kind: granted, attempt: 1, index: -1}
 	// The token comes first, and it can be any text: so a grant is told by its shape.
 	switch {
+	case reply == nil:
+		return answer{kind: refused}, nil
 	case len(items) == 2:
 		got.fence = number(items[1])
 	case len(items) == 3 && isNumber(items[1]) && isNumber(items[2]):
@@ -79,26 +78,14 @@ func text(reply any) string {
 	return read
 }
 
-// keyInfo is a part of INFO.
-type keyInfo struct {
-	state        string
-	holders      int
-	available    int
-	firstHolders []Holder
-}
-
-func readInfo(reply any) keyInfo {
-	fields := readFields(reply)
-	info := keyInfo{
-		state:     text(fields["state"]),
-		holders:   int(number(fields["holders"])),
-		available: int(number(fields["available"])),
-	}
-	rows, _ := fields["first-holders"].([]any)
+// firstHolders reads those of INFO.
+func firstHolders(info map[string]any) []Holder {
+	var holders []Holder
+	rows, _ := info["first-holders"].([]any)
 	for _, row := range rows {
 		fields := readFields(row)
 		_, rests := fields["resting-ms"]
-		info.firstHolders = append(info.firstHolders, Holder{
+		holders = append(holders, Holder{
 			Fence:     number(fields["fence"]),
 			Owner:     text(fields["owner"]),
 			Held:      time.Duration(number(fields["held-ms"])) * time.Millisecond,
@@ -107,7 +94,7 @@ func readInfo(reply any) keyInfo {
 			RestLeft:  time.Duration(number(fields["resting-ms"])) * time.Millisecond,
 		})
 	}
-	return info
+	return holders
 }
 
 // readFields reads a map, which RESP2 sends as an array of names and values.
