@@ -28,7 +28,7 @@ func (c confirmation) perform(ctx context.Context, s *session, commands ...[]any
 	case c.isAll:
 		sent = append(sent, []any{"ROLE"})
 	case c.isWanted():
-		sent = append(sent, c.command(c.replicas))
+		sent = append(sent, c.command())
 	}
 	replies, err := s.exchange(ctx, sent...)
 	if err != nil || !c.isWanted() {
@@ -41,61 +41,52 @@ func (c confirmation) perform(ctx context.Context, s *session, commands ...[]any
 	case c.isAll:
 		return replies, c.waitForAll(ctx, s, last)
 	}
-	return replies, c.judge(last, c.replicas)
+	return replies, c.judge(last)
 }
 
 // waitForAll waits for as many replicas as the reply to ROLE has, at least one.
 func (c confirmation) waitForAll(ctx context.Context, s *session, role any) error {
-	if refusal, isRefusal := role.(ReplyError); isRefusal {
-		return c.refused(refusal, 1)
-	}
+	c.isAll, c.replicas = false, 1
 	items, _ := role.([]any)
 	if len(items) < 3 || text(items[0]) != "master" {
-		return &NotConfirmed{Wanted: 1}
+		return c.judge(role)
 	}
 	attached, _ := items[2].([]any)
-	wanted := max(1, len(attached))
-	replies, err := s.exchange(ctx, c.command(wanted))
-	if err != nil {
-		return err
-	}
-	return c.judge(replies[0], wanted)
+	c.replicas = max(1, len(attached))
+	_, err := c.perform(ctx, s)
+	return err
 }
 
-func (c confirmation) command(replicas int) []any {
+func (c confirmation) command() []any {
 	if c.isDisk {
-		return []any{"WAITAOF", 1, replicas, millis(c.within)}
+		return []any{"WAITAOF", 1, c.replicas, millis(c.within)}
 	}
-	return []any{"WAIT", replicas, millis(c.within)}
+	return []any{"WAIT", c.replicas, millis(c.within)}
 }
 
-// judge reads the reply to WAIT, or to WAITAOF: two numbers, of this server and of replicas.
-func (c confirmation) judge(reply any, wanted int) error {
+// judge reads the reply to WAIT, or to WAITAOF: two numbers, of this server and of replicas. An error of a replica passes,
+// and its role confirms nothing.
+func (c confirmation) judge(reply any) error {
 	here, have := int64(1), number(reply)
 	switch reply := reply.(type) {
 	case ReplyError:
-		return c.refused(reply, wanted)
-	case []any:
-		if len(reply) != 2 {
-			return unexpected(reply)
+		switch {
+		case strings.Contains(string(reply), "unknown command"):
+			return Final(fmt.Errorf("Disk needs WAITAOF, of Redis 7.2 or Valkey: %w", reply))
+		case passes(reply), strings.Contains(string(reply), "replica instances"):
+			return &NotConfirmed{Wanted: c.replicas, Err: reply}
 		}
-		here, have = number(reply[0]), number(reply[1])
+		return reply
+	case []any:
+		here = 0
+		if len(reply) == 2 {
+			here, have = number(reply[0]), number(reply[1])
+		}
 	}
-	if here < 1 || have < int64(wanted) {
-		return &NotConfirmed{Have: int(have), Wanted: wanted}
+	if here < 1 || have < int64(c.replicas) {
+		return &NotConfirmed{Have: int(have), Wanted: c.replicas}
 	}
 	return nil
-}
-
-// refused returns the error for an error that ROLE, WAIT or WAITAOF has replied. That of a replica passes.
-func (c confirmation) refused(reply ReplyError, wanted int) error {
-	switch {
-	case strings.Contains(string(reply), "unknown command"):
-		return Final(fmt.Errorf("Disk needs WAITAOF, of Redis 7.2 or Valkey: %w", reply))
-	case passes(reply), strings.Contains(string(reply), "replica instances"):
-		return &NotConfirmed{Wanted: wanted, Err: reply}
-	}
-	return reply
 }
 
 func isNotConfirmed(err error) bool { return errors.Is(err, ErrNotConfirmed) }
