@@ -44,18 +44,13 @@ func (c *Client) Close() error {
 	c.isClosed.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for node := range c.idle {
-		c.closeIdle(node)
+	for _, conns := range c.idle {
+		for _, conn := range conns {
+			conn.Close()
+		}
 	}
+	clear(c.idle)
 	return nil
-}
-
-// closeIdle is called with the mutex.
-func (c *Client) closeIdle(node string) {
-	for _, conn := range c.idle[node] {
-		conn.Close()
-	}
-	delete(c.idle, node)
 }
 
 // takeIdle returns a connection to a node that nobody uses, or nil.
@@ -192,9 +187,9 @@ func (s *session) heed(ctx context.Context, err error) {
 	}
 	if ctx.Err() == nil {
 		// The idle connections may be of the same kind as the one that failed.
-		s.client.mu.Lock()
-		s.client.closeIdle(s.node.Name)
-		s.client.mu.Unlock()
+		for conn := s.client.takeIdle(s.node.Name); conn != nil; conn = s.client.takeIdle(s.node.Name) {
+			conn.Close()
+		}
 		if s.node.LookUp != nil {
 			s.node.LookUp()
 		}
