@@ -121,10 +121,9 @@ func (h *Hold) during(
 	defer context.AfterFunc(h.lease.context, func() { cancel(context.Cause(h.lease.context)) })()
 	err = errPanicked
 	defer func() {
-		ended := end(context.WithoutCancel(ctx), err)
-		if err == nil || ended == nil {
-			err = anyOf(err, ended)
-		} else {
+		if ended := end(context.WithoutCancel(ctx), err); err == nil {
+			err = ended
+		} else if ended != nil {
 			err = errors.Join(err, ended)
 		}
 	}()

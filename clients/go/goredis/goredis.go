@@ -78,19 +78,17 @@ type conn struct {
 func (c *conn) Do(commands ...[]any) ([]any, error) {
 	ctx := context.Background()
 	pipeline := c.client.Pipeline()
-	for _, command := range commands {
+	asked := make([]*redis.Cmd, len(commands))
+	for i, command := range commands {
 		if c.isAsked {
 			pipeline.Do(ctx, "ASKING")
 		}
-		pipeline.Do(ctx, command...)
+		asked[i] = pipeline.Do(ctx, command...)
 	}
-	asked, failed := pipeline.Exec(ctx)
+	_, failed := pipeline.Exec(ctx)
 	replies := make([]any, 0, len(asked))
 	for _, command := range asked {
-		if command.Name() == "asking" {
-			continue
-		}
-		reply, err := command.(*redis.Cmd).Result()
+		reply, err := command.Result()
 		refusal, isRefusal := reasonOf(err).(dsync.ReplyError)
 		switch {
 		case reply != nil, err == redis.Nil:

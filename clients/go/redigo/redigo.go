@@ -37,21 +37,21 @@ func connect(ctx context.Context, pool *redis.Pool) (dsync.Conn, error) {
 	return &conn{opened}, nil
 }
 
-type conn struct{ conn redis.Conn }
+type conn struct{ redis.Conn }
 
 func (c *conn) Do(commands ...[]any) ([]any, error) {
 	for _, command := range commands {
-		if err := c.conn.Send(command[0].(string), command[1:]...); err != nil {
+		if err := c.Send(command[0].(string), command[1:]...); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.conn.Flush(); err != nil {
+	if err := c.Flush(); err != nil {
 		return nil, err
 	}
 	replies := make([]any, 0, len(commands))
 	for range commands {
 		// 0 is no time-out: the connection is closed by who waits too long.
-		reply, err := redis.ReceiveWithTimeout(c.conn, 0)
+		reply, err := redis.ReceiveWithTimeout(c.Conn, 0)
 		if refusal, isRefusal := reasonOf(err).(dsync.ReplyError); isRefusal {
 			reply = refusal
 		} else if err != nil {
@@ -83,5 +83,3 @@ func reasonOf(err error) error {
 	}
 	return err
 }
-
-func (c *conn) Close() error { return c.conn.Close() }
