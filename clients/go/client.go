@@ -115,11 +115,17 @@ func (s *session) reply(ctx context.Context, replies []any, nth int, err error) 
 	if nth >= len(replies) {
 		return nil, err
 	}
-	if refusal, isRefusal := replies[nth].(ReplyError); isRefusal {
+	refusal, isRefusal := replies[nth].(ReplyError)
+	switch address := refusal.asked(); {
+	case !isRefusal:
+		return replies[nth], err
+	case address != "" && s.node.Asked != nil:
+		s.close(false)
+		s.next = s.node.Asked(address)
+	default:
 		s.heed(ctx, refusal)
-		return nil, refusal
 	}
-	return replies[nth], err
+	return nil, refusal
 }
 
 // send is do of several commands, or of none: then it waits alone for the confirmation of what this connection has
@@ -179,12 +185,6 @@ func (s *session) heed(ctx context.Context, err error) {
 		return
 	}
 	s.close(true)
-	var reply ReplyError
-	errors.As(err, &reply)
-	if address := reply.asked(); address != "" && s.node.Asked != nil {
-		s.next = s.node.Asked(address)
-		return
-	}
 	if ctx.Err() == nil {
 		// The idle connections may be of the same kind as the one that failed.
 		for conn := s.client.takeIdle(s.node.Name); conn != nil; conn = s.client.takeIdle(s.node.Name) {

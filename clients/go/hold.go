@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"time"
 )
 
@@ -23,8 +22,6 @@ type grip struct {
 	hasEnded bool
 	// Said is the verb of such a command that was not answered, doubted where it may have ended the hold all the same.
 	said, doubted string
-	// Next is the Node that ASK has named for the next renewal, if it has.
-	next atomic.Value
 }
 
 func newHold(r request, got answer, sent time.Duration) *Hold {

@@ -37,23 +37,26 @@ type renewal struct {
 func (g *grip) renew() error {
 	ctx, cancel := limit(context.Background(), answerWithin)
 	defer cancel()
-	client := g.request.client
-	due := renewal{grip: g, heard: make(chan error, 1)}
-	if due.node, _ = g.next.Swap(Node{}).(Node); due.node.Connect == nil {
-		var err error
-		if due.node, err = client.find(ctx, g.Key()); err != nil {
-			g.lease.notRenewed(err)
-			return err
-		}
+	node, err := g.request.client.find(ctx, g.Key())
+	if err != nil {
+		g.lease.notRenewed(err)
+		return err
 	}
-	found, _ := client.lines.LoadOrStore(lineKey{due.node.Name, g.request.confirm}, &line{busy: make(chan struct{}, 1)})
+	due := renewal{grip: g, node: node, heard: make(chan error, 1)}
+	due.queue()
+	return <-due.heard
+}
+
+// queue has it written with all that are due at its node.
+func (r renewal) queue() {
+	key := lineKey{r.node.Name, r.request.confirm}
+	found, _ := r.request.client.lines.LoadOrStore(key, &line{busy: make(chan struct{}, 1)})
 	l := found.(*line)
 	l.mu.Lock()
-	if l.due = append(l.due, due); len(l.due) == 1 {
+	defer l.mu.Unlock()
+	if l.due = append(l.due, r); len(l.due) == 1 {
 		go l.write()
 	}
-	l.mu.Unlock()
-	return <-due.heard
 }
 
 // write renews what is due when those before are answered. A connection that does not answer delays it no longer than the
@@ -94,10 +97,12 @@ func renewAll(due []renewal) {
 	confirm := session.confirm
 	replies, err := session.send(context.Background(), within, confirm, commands...)
 	for i, one := range live {
-		session.request = one.request
+		session.request, session.next = one.request, Node{}
 		reply, failure := session.reply(context.Background(), replies, i, err)
-		one.next.Store(session.next)
-		session.next = Node{}
+		if one.node = session.next; one.node.Connect != nil {
+			one.queue()
+			continue
+		}
 		// What needs no confirmation counts, whatever has become of the others.
 		if reply != nil && !(confirm.isWanted() && needsConfirmation(reply)) {
 			failure = nil

@@ -273,3 +273,33 @@ func TestContextThatHasEndedSendsNoRequest(t *testing.T) {
 		t.Fatal(err, s.asked)
 	}
 }
+
+func TestRenewalGoesToWhereAskSendsIt(t *testing.T) {
+	source := &script{answers: [][]any{{int64(1), ReplyError("ASK 1234 fe80::1:7000"), int64(1)}}}
+	target := &script{answers: [][]any{{int64(1)}}}
+	find := func(ctx context.Context, key string) (Node, error) {
+		node, err := source.find(ctx, key)
+		node.Asked = func(address string) Node {
+			asked, _ := target.find(ctx, key)
+			asked.Name = address
+			return asked
+		}
+		return node, err
+	}
+	client := NewClient(find)
+	var due []renewal
+	for _, key := range []string{"a", "b", "c"} {
+		due = append(due, renewal{grip: held(client, key, time.Minute).grip, heard: make(chan error, 1)})
+	}
+	renewAll(due)
+	for _, one := range due {
+		err := <-one.heard
+		one.lease.over() // It is not renewed again.
+		if err != nil {
+			t.Error(one.Key(), err)
+		}
+	}
+	if len(source.asked) != 1 || len(target.asked) != 1 || !strings.Contains(target.asked[0], "RENEW b ") {
+		t.Error(source.asked, target.asked)
+	}
+}

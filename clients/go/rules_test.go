@@ -83,6 +83,23 @@ func TestWhichAnswersPass(t *testing.T) {
 	}
 }
 
+func TestAskNamesAnAddress(t *testing.T) {
+	for reply, want := range map[ReplyError]string{
+		"ASK 1234 127.0.0.1:7000":  "127.0.0.1:7000",
+		"ASK 1234 node-2:7000":     "node-2:7000",
+		"ASK 1234 fe80::1:7000":    "[fe80::1]:7000",
+		"ASK 1234 :7000":           "", // The server does not know its host.
+		"ASK 1234 ?:7000":          "",
+		"ASK":                      "",
+		"MOVED 1234 fe80::1:7000":  "",
+		"ASKED for something else": "",
+	} {
+		if got := reply.asked(); got != want {
+			t.Errorf("%s: %q, not %q", reply, got, want)
+		}
+	}
+}
+
 func TestTextsOfOthersAreEscaped(t *testing.T) {
 	holder := Holder{Owner: "we\x1b[2J\u202e\u200bb-1 it's \"m\u00fcller\""}
 	shown := (&NotAcquired{Key: "jo\x07bs", Holders: []Holder{holder, holder}, State: "paused"}).Error()

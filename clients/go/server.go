@@ -22,7 +22,7 @@ type Node struct {
 	// waits for nothing.
 	LookUp func()
 	// Asked, where there is one, returns the node that this one has named by ASK. Its connections say ASKING before each
-	// command.
+	// command, and it names no other.
 	Asked func(address string) Node
 }
 
@@ -46,14 +46,17 @@ func (e ReplyError) code() string {
 	return code
 }
 
-// asked returns the address that ASK names, or nothing.
+// asked returns the address that ASK names, or nothing: a server may not know its own host.
 func (e ReplyError) asked() string {
 	words := strings.Fields(string(e))
 	if len(words) != 3 || words[0] != "ASK" {
 		return ""
 	}
 	port := strings.LastIndex(words[2], ":")
-	return net.JoinHostPort(strings.Trim(words[2][:max(port, 0)], "[]"), words[2][port+1:])
+	if port < 1 || words[2][0] == '?' {
+		return ""
+	}
+	return net.JoinHostPort(words[2][:port], words[2][port+1:])
 }
 
 // The replies of a server that cannot serve now: another attempt, perhaps at another server, can succeed. True are

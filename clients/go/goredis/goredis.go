@@ -35,12 +35,11 @@ func New(client redis.UniversalClient) *dsync.Client {
 
 // node returns the one of these options. Where Sentinel names it, the dialer asks for it each time.
 func node(options redis.Options, lookUp func(), isAsked bool) dsync.Node {
-	name := options.Addr
-	if isAsked {
-		name += " by ASK"
-	}
 	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, options, isAsked) }
-	return dsync.Node{Name: name, Connect: open, LookUp: lookUp, Asked: func(address string) dsync.Node {
+	if isAsked {
+		return dsync.Node{Name: options.Addr + " by ASK", Connect: open, LookUp: lookUp}
+	}
+	return dsync.Node{Name: options.Addr, Connect: open, LookUp: lookUp, Asked: func(address string) dsync.Node {
 		other := options
 		other.Addr = address
 		return node(other, lookUp, true)
