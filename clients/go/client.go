@@ -181,7 +181,9 @@ func (s *session) exchange(ctx context.Context, commands ...[]any) ([]any, error
 
 // heed has the server looked up afresh if another one may have the key after this error, unless the caller has given up.
 func (s *session) heed(ctx context.Context, err error) {
-	if err == nil || !speaksOfAnother(err) {
+	code := codeOf(err)
+	mayBeElsewhere := passing[code] || code == "" && !isNotConfirmed(err)
+	if err == nil || !passes(err) || !mayBeElsewhere {
 		return
 	}
 	s.close(true)

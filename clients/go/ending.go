@@ -2,7 +2,6 @@ package dsync
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"time"
 )
@@ -82,7 +81,7 @@ func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, wor
 			return counts, nil
 		}
 		g.said = verb
-		if refusal := ReplyError(""); !errors.As(err, &refusal) {
+		if codeOf(err) == "" {
 			g.doubted = verb
 		}
 		for isNotConfirmed(err) && session.conn != nil {

@@ -44,7 +44,9 @@ func (p *patience) wait(ctx context.Context, err error) error {
 		p.failingSince, p.pause = now(), firstPause
 	}
 	left := min(p.deadline, p.failingSince+p.retryFor) - now()
-	if !sleep(ctx, min(p.pause/2+time.Duration(rand.Int63n(int64(p.pause/2))), left)) {
+	pause, cancel := context.WithTimeout(ctx, min(p.pause/2+time.Duration(rand.Int63n(int64(p.pause/2))), left))
+	defer cancel()
+	if <-pause.Done(); left <= 0 || ctx.Err() != nil {
 		return anyOf(p.unconfirmed, anyOf(p.session.named(context.Cause(ctx)), err))
 	}
 	if p.pause == firstPause {
@@ -52,12 +54,4 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	}
 	p.pause = min(2*p.pause, longestPause)
 	return nil
-}
-
-// sleep returns after so long whether there was such a time, and the context has not ended meanwhile.
-func sleep(ctx context.Context, long time.Duration) bool {
-	limited, cancel := context.WithTimeout(ctx, long)
-	defer cancel()
-	<-limited.Done()
-	return long > 0 && ctx.Err() == nil
 }

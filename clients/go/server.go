@@ -41,8 +41,11 @@ type ReplyError string
 
 func (e ReplyError) Error() string { return string(e) }
 
-func (e ReplyError) code() string {
-	code, _, _ := strings.Cut(string(e), " ")
+// codeOf returns the first word of an error that a server has replied, and "" for any other.
+func codeOf(err error) string {
+	var reply ReplyError
+	errors.As(err, &reply)
+	code, _, _ := strings.Cut(string(reply), " ")
 	return code
 }
 
@@ -79,23 +82,13 @@ func passes(err error) bool {
 		return !errors.As(err, &final) && !errors.As(err, &untrusted)
 	}
 	isOver := func(beginning string) bool { return strings.HasPrefix(string(reply), beginning) }
-	_, passes := passing[reply.code()]
+	_, passes := passing[codeOf(reply)]
 	return passes && !slices.ContainsFunc(over, isOver)
-}
-
-// speaksOfAnother returns whether another attempt can succeed because another server has the key.
-func speaksOfAnother(err error) bool {
-	var reply ReplyError
-	isOfServer := !errors.As(err, &reply) && !isNotConfirmed(err) || passing[reply.code()]
-	return isOfServer && passes(err)
 }
 
 // tellsTheEnd returns whether this answer to RENEW, RELEASE, DONE or FAIL says that the hold is over: the key has a
 // value of another type.
-func tellsTheEnd(err error) bool {
-	var reply ReplyError
-	return errors.As(err, &reply) && reply.code() == "WRONGTYPE"
-}
+func tellsTheEnd(err error) bool { return codeOf(err) == "WRONGTYPE" }
 
 // finalError is an error without a reply that no repetition mends.
 type finalError struct{ error }
