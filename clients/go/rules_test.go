@@ -88,6 +88,7 @@ func TestAskNamesAnAddress(t *testing.T) {
 		"ASK 1234 127.0.0.1:7000":  "127.0.0.1:7000",
 		"ASK 1234 node-2:7000":     "node-2:7000",
 		"ASK 1234 fe80::1:7000":    "[fe80::1]:7000",
+		"ASK 1234 ::1:7000":        "[::1]:7000",
 		"ASK 1234 :7000":           "", // The server does not know its host.
 		"ASK 1234 ?:7000":          "",
 		"ASK":                      "",

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -49,17 +50,15 @@ func codeOf(err error) string {
 	return code
 }
 
-// asked returns the address that ASK names, or nothing: a server may not know its own host.
+// ask has the host and the port of an ASK that names both: a cluster may not tell its hosts.
+var ask = regexp.MustCompile(`^ASK \d+ ([^?].*):(\d+)$`)
+
+// asked returns the address that ASK names, or nothing.
 func (e ReplyError) asked() string {
-	words := strings.Fields(string(e))
-	if len(words) != 3 || words[0] != "ASK" {
-		return ""
+	if words := ask.FindStringSubmatch(string(e)); words != nil {
+		return net.JoinHostPort(words[1], words[2])
 	}
-	port := strings.LastIndex(words[2], ":")
-	if port < 1 || words[2][0] == '?' {
-		return ""
-	}
-	return net.JoinHostPort(words[2][:port], words[2][port+1:])
+	return ""
 }
 
 // The replies of a server that cannot serve now: another attempt, perhaps at another server, can succeed. True are
