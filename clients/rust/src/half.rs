@@ -16,7 +16,6 @@ use crate::clock::Moment;
 use crate::confirm::{Failure, Line};
 use crate::error::Result;
 use crate::lease::Lease;
-use crate::renewal::Renewals;
 use crate::request::{Command, Grant, Request};
 use crate::server::Server;
 use crate::settings::Settings;
@@ -32,7 +31,11 @@ pub trait Half: Wait + Clone + Send + Sync + 'static {
     fn settings(&self) -> &Settings;
     fn server(&self) -> &Server;
 
-    fn renewals(&self) -> &Arc<Renewals<Self>>;
+    /// Renews a hold for as long as it lives. Without a thread it lasts for one lease, and is then told as lost.
+    fn renew(&self, hold: &Arc<Shared<Self>>);
+
+    /// Has the one who renews look again, because something is due earlier.
+    fn renew_earlier(&self);
 
     /// Whether waits have no connection, and are told of their turn by messages.
     fn listens(&self) -> bool {

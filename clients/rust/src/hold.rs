@@ -43,7 +43,7 @@ impl<C: Half> Hold<C> {
             request,
             grant,
         });
-        half.renewals().add(&shared);
+        half.renew(&shared);
         Hold {
             shared,
             is_settled: false,
@@ -105,7 +105,7 @@ impl<C: Half> Hold<C> {
         let of_hold = &self.shared.lease;
         if !of_hold.is_of_the_parent() {
             let wanted = of_hold.want(lease)?;
-            self.shared.half.renewals().look();
+            self.shared.half.renew_earlier();
             if let Some(refusal) = of_hold.answered::<C>(wanted).await {
                 let Shared { half, request, .. } = &*self.shared;
                 let command = request.renewal(of_hold.length());

@@ -127,7 +127,7 @@ async fn work<H: Half>(renewals: Arc<Renewals<H>>, _life: Arc<u32>) {
             let half = half.clone();
             half.clone().in_background(async move {
                 renew(&half, &due, Duration::MAX).await;
-                half.renewals().look();
+                half.renew_earlier();
             });
         }
         // The last, so that none of the others waits for its answer.

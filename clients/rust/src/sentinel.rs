@@ -14,9 +14,9 @@ use redis::{Client, RedisResult};
 #[cfg(feature = "tokio")]
 use tokio::sync::Mutex as ClientMutex;
 
-#[cfg(feature = "tokio")]
-use crate::aio::within;
 use crate::signal::lock;
+#[cfg(feature = "tokio")]
+use crate::signal::within;
 
 /// Who is asked, and whom they named last.
 pub(crate) struct Found {

@@ -6,6 +6,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+#[cfg(feature = "tokio")]
+use redis::{RedisError, RedisResult};
+
 /// One of the two ways of waiting. Not for other crates.
 pub trait Wait {
     /// Wait until something is told that was not seen yet, so long at most.
@@ -26,6 +29,16 @@ pub(crate) fn now<T>(step: impl Future<Output = T>) -> T {
 /// Wait so long.
 pub(crate) async fn pause<W: Wait>(time: Duration) {
     W::wait(&Signal::default(), 0, time).await;
+}
+
+/// Has a task wait at most so long.
+#[cfg(feature = "tokio")]
+pub(crate) async fn within<T>(
+    limit: Duration,
+    future: impl Future<Output = RedisResult<T>>,
+) -> RedisResult<T> {
+    let late = |_| RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+    tokio::time::timeout(limit, future).await.map_err(late)?
 }
 
 /// Locks a mutex. A panic of a thread that had it is no reason to fail: each change in this crate leaves the value whole.

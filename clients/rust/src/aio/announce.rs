@@ -13,10 +13,10 @@ use redis::aio::SendError;
 use redis::{PushInfo, PushKind, RedisResult};
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
-use crate::aio::connection::{Connection, Connections, within};
+use crate::aio::connection::{Connection, Connections};
 use crate::request::read;
 use crate::settings::Effort;
-use crate::signal::lock;
+use crate::signal::{lock, within};
 
 /// Who is to be woken by a message, by channel.
 #[derive(Default)]

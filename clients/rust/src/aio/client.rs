@@ -16,7 +16,7 @@ use crate::aio::together::Together;
 use crate::call::Call;
 use crate::cancel::Cancel;
 use crate::error::Result;
-use crate::half::{Half, Reply};
+use crate::half::{Half, Reply, Shared};
 use crate::renewal::Renewals;
 use crate::server::Server;
 use crate::settings::Settings;
@@ -93,8 +93,12 @@ impl Half for Client {
         &self.connections.server
     }
 
-    fn renewals(&self) -> &Arc<Renewals<Client>> {
-        &self.renewals
+    fn renew(&self, hold: &Arc<Shared<Client>>) {
+        self.renewals.add(hold);
+    }
+
+    fn renew_earlier(&self) {
+        self.renewals.look();
     }
 
     fn listens(&self) -> bool {

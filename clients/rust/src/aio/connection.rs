@@ -4,7 +4,6 @@
 //! reply to whatever was asked last on that connection.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +12,6 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::timeout;
 
 use crate::call::Call;
 use crate::clock::Moment;
@@ -24,7 +22,7 @@ use crate::passing::{is_of_connection, passes};
 use crate::server::primary_of;
 use crate::server::{Kind, Server, Slot};
 use crate::settings::Effort;
-use crate::signal::lock;
+use crate::signal::{lock, within};
 
 /// The futures of redis-rs are nested deeply enough to exceed the compiler's limit in the programs that use this crate.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = RedisResult<T>> + Send + 'a>>;
@@ -265,13 +263,4 @@ impl Line for Connection {
         };
         within(limit, replies).await
     }
-}
-
-/// Waits at most so long.
-pub(crate) async fn within<T>(
-    limit: Duration,
-    future: impl Future<Output = RedisResult<T>>,
-) -> RedisResult<T> {
-    let late = |_| RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
-    timeout(limit, future).await.map_err(late)?
 }

@@ -24,8 +24,6 @@ mod tests;
 mod together;
 
 pub use client::{Client, Waits};
-#[cfg(feature = "sentinel")]
-pub(crate) use connection::within;
 pub use hold::Attempt;
 
 /// A [hold](crate::Hold) for tasks.

@@ -13,13 +13,13 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use crate::aio::connection::{Connection, Connections, within};
+use crate::aio::connection::{Connection, Connections};
 use crate::call::Call;
 use crate::half::Reply;
 use crate::request::Command;
 use crate::server::{Server, Slot};
 use crate::settings::Effort;
-use crate::signal::lock;
+use crate::signal::{lock, within};
 
 /// What is to be written.
 struct Asked {

@@ -16,7 +16,7 @@ use crate::cancel::Cancel;
 use crate::clock::Moment;
 use crate::confirm::{is_elsewhere, perform};
 use crate::error::Result;
-use crate::half::{Half, Reply};
+use crate::half::{Half, Reply, Shared};
 use crate::passing::{is_of_connection, passes};
 use crate::renewal::Renewals;
 use crate::request::Command;
@@ -122,8 +122,12 @@ impl Half for Client {
         &self.server
     }
 
-    fn renewals(&self) -> &Arc<Renewals<Client>> {
-        &self.renewals
+    fn renew(&self, hold: &Arc<Shared<Client>>) {
+        self.renewals.add(hold);
+    }
+
+    fn renew_earlier(&self) {
+        self.renewals.look();
     }
 
     async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Lent>> {
