@@ -11,7 +11,7 @@ import { HoldLost } from './errors.js';
 import { Lease, Moment, type Term } from './lease.js';
 import { wholeMs } from './options.js';
 import type { Reply } from './replies.js';
-import { ANSWER_MS, Unanswered } from './retry.js';
+import { ANSWER_MS, isAnswer, isRetryable, Unanswered } from './retry.js';
 import { bounded, LONGEST_TIMER_MS } from './timing.js';
 
 const SHORTEST_PAUSE_MS = 50;
@@ -88,8 +88,9 @@ export class Renewals {
 export class Renewal {
     readonly #lease: Lease;
     readonly #hold: WeakRef<Holder>;
-    /** The lease that is asked for. */
+    /** The lease that is asked for, and the last one that the server has granted. */
     #leaseMs: number;
+    #grantedMs: number;
     /** What a renewal without an answer has asked for. It may arrive behind a later one, and the server goes by the last. */
     #unanswered: Term | undefined;
     #renewAt: number;
@@ -101,7 +102,7 @@ export class Renewal {
     #state: State = 'held';
 
     constructor(private readonly claim: Claim, private readonly fence: number, sent: Moment, hold: Holder) {
-        this.#leaseMs = claim.leaseMs;
+        this.#leaseMs = this.#grantedMs = claim.leaseMs;
         this.#lease = new Lease({ leaseMs: claim.leaseMs, marginMs: claim.marginOf(claim.leaseMs) }, claim.maxHoldMs, sent);
         this.#hold = new WeakRef(hold);
         collected.register(hold, this, this);
@@ -160,6 +161,7 @@ export class Renewal {
 
     async #renew(answerMs: number): Promise<boolean> {
         const sent = new Moment();
+        const wantedMs = this.#leaseMs;
         const leaseMs = Math.max(1, this.asksForMs);
         const asked = { leaseMs, marginMs: Math.min(this.claim.marginOf(this.#leaseMs), leaseMs) };
         const certain = this.#unanswered !== undefined && this.#unanswered.leaseMs < leaseMs ? this.#unanswered : asked;
@@ -175,6 +177,7 @@ export class Renewal {
                 this.#lose('the server says that it has ended');
                 return false;
             }
+            this.#grantedMs = wantedMs;
             this.#unanswered = undefined;
             this.#failure = undefined;
             this.#isJumpSeen = false;
@@ -183,7 +186,14 @@ export class Renewal {
             this.claim.renewals.lookIn(this.look());
             return this.leftMs > 0;
         };
-        const isHeld = await bounded(this.claim.renew(leaseMs).then(heard), answerMs);
+        const refused = (error: unknown) => {
+            // A lease that the server does not take counts no more.
+            if (isAnswer(error) && !isRetryable(this.claim.library, error)) {
+                this.#leaseMs = this.#grantedMs;
+            }
+            throw error;
+        };
+        const isHeld = await bounded(this.claim.renew(leaseMs).then(heard, refused), answerMs);
         if (isHeld === undefined) {
             throw Unanswered.of(this.claim.library, this.claim.key, answerMs);
         }

@@ -68,11 +68,19 @@ export class Requests {
             own.close();
             this.#lookUpPrimaryOf(key, words);
         };
-        // While none can be opened, what need not be confirmed goes over the caller's client.
+        // While none can be opened, what need not be confirmed goes over the caller's client; and where the key has moved
+        // ahead of its slot, which that client follows.
         const opened = own.opened(key);
+        const overClient = () => this.library.send(key, words);
+        const moved = (error: unknown) => {
+            if (isAnswer(error, 'ASK')) {
+                return overClient();
+            }
+            throw error;
+        };
         const reply = needs
             ? opened.then((line) => line.send(words, needs))
-            : opened.then((line) => line.send(words), () => this.library.send(key, words));
+            : opened.then((line) => line.send(words).catch(moved), overClient);
         reply.catch((error: unknown) => {
             const isUnheard = error instanceof NotConfirmed && error.cause !== undefined;
             if (isUnheard || !(error instanceof NotConfirmed || isAnswer(error)) || isElsewhere(error)) {
