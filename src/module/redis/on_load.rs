@@ -82,6 +82,10 @@ macro_rules! entry_points {
 }
 pub(crate) use entry_points;
 
+const LOADED_ALREADY: &str = "dsync is loaded already. If the server ends here, its configuration loads dsync twice: \
+    remove one of the two loadmodule lines. CONFIG REWRITE adds one to the main file, though the command line or an \
+    included file has it.";
+
 /// # Safety
 /// Only RedisModule_OnLoad may call this, with its own arguments.
 pub(crate) unsafe fn on_load<L: Library>(
@@ -100,12 +104,19 @@ pub(crate) unsafe fn on_load<L: Library>(
             raw::REDISMODULE_APIVER_1 as c_int,
         )
     };
-    if status != ok {
-        return err;
-    }
     mark_main_thread();
     // SAFETY: the server keeps the context and the arguments until this returns.
     let (ctx, args) = unsafe { (Ctx::from_raw(ctx), Args::from_raw(argv, argc)) };
+    // RedisModule_Init fails for one reason: the server has a module of this name. Its statics may be those of this
+    // library, so nothing is taken back.
+    if status != ok {
+        guard(
+            c"a second load",
+            || (),
+            || ctx.log(Level::Warning, LOADED_ALREADY),
+        );
+        return err;
+    }
     let panicked = || Err("internal error".to_owned());
     let Err(refusal) = guard(c"loading", panicked, || load::<L>(ctx, args)) else {
         return ok;

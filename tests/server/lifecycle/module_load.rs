@@ -190,6 +190,53 @@ fn refused_load_in_cluster_leaves_a_node_that_serves_and_loads() {
     refuse_then_load(&cluster[0], &key, exercise_node);
 }
 
+/// How many lines of the log say that the module was there already, and what to do about it.
+fn told_of_second_loads(server: &Server) -> usize {
+    let log = server.log_text();
+    let is_told = |line: &&str| {
+        let parts = [
+            "dsync is loaded already",
+            "remove one",
+            "loadmodule",
+            "CONFIG REWRITE",
+        ];
+        parts.iter().all(|part| line.contains(part))
+    };
+    log.lines().filter(is_told).count()
+}
+
+/// CONFIG REWRITE, an operator's or Sentinel's at a failover, writes `loadmodule` into the main file, although an
+/// included file has it. The next start ended with "initialization failed", and nothing said why.
+#[test]
+fn loadmodule_line_doubled_by_config_rewrite_stops_the_start_and_is_named() {
+    let mut server = Server::builder().without_module().start();
+    server.shutdown();
+    let included = server.dir().join("modules.conf");
+    let line = format!("loadmodule {}\n", module_path().display());
+    std::fs::write(&included, line).expect("it is written");
+    server.configure("include", included.display());
+    server.start_again();
+    assert_eq!(server.connect().ask("CONFIG REWRITE"), "OK");
+    server.shutdown();
+    assert_eq!(told_of_second_loads(&server), 0);
+
+    server.begin_again();
+    let ended = server.wait_for_answer().expect_err("it was loaded twice");
+    assert_eq!(
+        told_of_second_loads(&server),
+        1,
+        "{ended}: {}",
+        server.log_text()
+    );
+
+    // The cure that the line names.
+    server.kill9();
+    std::fs::write(&included, "").expect("it is written");
+    server.start_again();
+    use_locks(&server, "key");
+    assert_calm(&server);
+}
+
 #[test]
 fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
     let cluster = Cluster::start();
@@ -203,11 +250,14 @@ fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
     for (how, arguments) in REFUSED.into_iter().chain([("LOAD", ""), ("LOADEX", "")]) {
         assert_refused(server, how, arguments);
     }
+    let told = told_of_second_loads(server);
+    assert_eq!(told, REFUSED.len() + 2, "{}", server.log_text());
     // A copy of the file is another library with the same module name.
     let copy = server.dir().join("copy.so");
     std::fs::copy(module_path(), &copy).expect("the module is copied");
     let again = client.ask(format!("MODULE LOAD {}", copy.display()));
     assert!(again.is_error(), "{again:?}");
+    assert_eq!(told_of_second_loads(server), told + 1);
 
     assert_eq!(client.ask(format!("DLOCK.RELEASE {held} t")), 1);
     waiter.granted();
