@@ -265,6 +265,8 @@ remove_packages() {
         grep -q "/etc/$service/$service.conf still loads" "$changes/apt.log" ||
             fail "removal does not warn that $service.conf still loads the module: $(cat "$changes/apt.log")"
     done
+    way_out=$(sed -n 's|^ */usr/share/doc/dsync/\(docs/.*\.md\)$|\1|p' "$changes/apt.log")
+    [ -n "$way_out" ] && [ -f "$way_out" ] || fail "removal does not name the page with the way out: $(cat "$changes/apt.log")"
     list_changes >"$changes/after"
     diff "$changes/before" "$changes/after" || fail 'the packages left or took files, see above'
     echo 'test-deb: the packages are removed and nothing is left.'

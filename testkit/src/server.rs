@@ -182,22 +182,34 @@ impl Server {
     /// Makes a stopped or killed server load this module from its next start on, with the same arguments.
     #[track_caller]
     pub fn set_module(&self, module: &Path) {
+        self.edit_module_line(|arguments| {
+            Some(format!("loadmodule {} {arguments}", module.display()))
+        });
+    }
+
+    /// Makes a stopped or killed server load no module from its next start on.
+    #[track_caller]
+    pub fn remove_module(&self) {
+        self.edit_module_line(|_| None);
+    }
+
+    /// Replaces the `loadmodule` line by what becomes of its arguments.
+    #[track_caller]
+    fn edit_module_line(&self, edited: impl Fn(&str) -> Option<String>) {
         assert!(self.child.is_none(), "the server is running");
         let path = self.folder.path(CONFIG_FILE);
         let configuration = fs::read_to_string(&path).expect("the configuration is read");
-        let lines = configuration.lines().map(|line| {
-            match line
-                .strip_prefix("loadmodule ")
-                .map(|rest| rest.split_once(' '))
-            {
-                Some(words) => {
-                    let arguments = words.map_or("", |(_, arguments)| arguments);
-                    format!("loadmodule {} {arguments}\n", module.display())
-                }
-                None => format!("{line}\n"),
-            }
-        });
-        fs::write(&path, lines.collect::<String>()).expect("it is written");
+        let lines =
+            configuration
+                .lines()
+                .filter_map(|line| match line.strip_prefix("loadmodule ") {
+                    Some(words) => {
+                        edited(words.split_once(' ').map_or("", |(_, arguments)| arguments))
+                    }
+                    None => Some(line.to_owned()),
+                });
+        let lines: String = lines.map(|line| line + "\n").collect();
+        fs::write(&path, lines).expect("it is written");
     }
 
     /// Starts a stopped or killed server with the same directory, configuration and port.

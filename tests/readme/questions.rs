@@ -1,4 +1,4 @@
-//! Thirty questions, as they are asked: docs/README.md names a page for each, and the page answers it on its first screen.
+//! Questions, as they are asked: docs/README.md names a page for each, and the page answers it on its first screen.
 //!
 //! The first screen is 60 lines of the page, or of its section where the index links to one, without comments that a reader
 //! does not see.
@@ -234,6 +234,43 @@ const OF_A_NEWCOMER: [Question; 10] = [
     ),
 ];
 
+const OF_ONE_WHO_LEAVES: [Question; 5] = [
+    asks(
+        "I removed all keys and the loadmodule line, and the server does not start",
+        "`AUX module data I can't load: no matching module`",
+        "leaving.md#remove-the-module-from-a-server",
+        &[
+            "AUX module data I can't load: no matching module",
+            "aof-use-rdb-preamble no",
+            "appendonly yes",
+        ],
+    ),
+    asks(
+        "How do I get rid of it?",
+        "How do I get rid of the module?",
+        "leaving.md#remove-the-module-from-a-server",
+        &["Stop the programs", "Remove its keys", "Stop the server"],
+    ),
+    asks(
+        "We go to Valkey. What happens to the locks?",
+        "How do I move to another server",
+        "leaving.md#move-to-another-server",
+        &["REPLICAOF", "FAILOVER TO", "Redis 7.0"],
+    ),
+    asks(
+        "MIGRATE answers: DUMP payload version or checksum are wrong",
+        "`DUMP payload version or checksum are wrong`",
+        "leaving.md#move-to-another-server",
+        &["Which of them works", "payload version"],
+    ),
+    asks(
+        "Can I take the results of work-once with me?",
+        "How do I get the results out",
+        "leaving.md",
+        &["DONCE.GET"],
+    ),
+];
+
 /// The page of a link of the index, by its path from the root, and the place in it.
 fn target(link: &str) -> (PathBuf, Option<&str>) {
     let (path, place) = match link.split_once('#') {
@@ -307,9 +344,10 @@ fn unanswered(question: &Question) -> Option<String> {
 }
 
 #[test]
-fn thirty_questions_are_answered_on_the_first_screen_of_the_page_that_the_index_names() {
-    let questions = [OF_USERS_OF_OTHERS, OF_AN_OPERATOR_AT_NIGHT, OF_A_NEWCOMER];
-    let wrong: Vec<_> = (questions.iter().flatten())
+fn questions_are_answered_on_the_first_screen_of_the_page_that_the_index_names() {
+    let others = [OF_USERS_OF_OTHERS, OF_AN_OPERATOR_AT_NIGHT, OF_A_NEWCOMER];
+    let questions = others.iter().flatten().chain(&OF_ONE_WHO_LEAVES);
+    let wrong: Vec<_> = questions
         .filter_map(|question| Some(format!("{}: {}", question.asked, unanswered(question)?)))
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -11,6 +11,7 @@ mod kills;
 pub(crate) mod lapse_wave;
 mod leaks;
 mod lease_clock;
+mod leaving_dsync;
 mod many_lapses;
 mod many_removals;
 mod module_load;

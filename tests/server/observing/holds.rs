@@ -4,9 +4,6 @@
 use crate::support::steps::*;
 use crate::support::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A row of DSYNC.HOLDS.
 #[derive(Clone, Debug, PartialEq)]
@@ -314,29 +311,6 @@ fn holds_on_a_replica_are_those_of_its_primary() {
     }
 }
 
-/// Puts a `redis-cli` that speaks to this server into a folder, for PATH.
-fn folder_with_cli(server: &Server) -> PathBuf {
-    let binary = std::env::var("DSYNC_TEST_SERVER").unwrap_or_default();
-    let folder = Path::new(&binary)
-        .parent()
-        .filter(|folder| folder.is_absolute());
-    let beside = ["redis-cli", "valkey-cli"].map(|cli| Some(folder?.join(cli)));
-    let beside = beside.into_iter().flatten().find(|cli| cli.exists());
-    let cli = beside.unwrap_or_else(|| PathBuf::from("/usr/bin/env redis-cli"));
-    let bin = server.dir().join("bin");
-    std::fs::create_dir(&bin).expect("a new folder");
-    let script = format!(
-        "#!/bin/sh\nPATH=${{PATH#*:}} exec {} -p {} \"$@\"\n",
-        cli.display(),
-        server.port()
-    );
-    let path = bin.join("redis-cli");
-    std::fs::write(&path, script).expect("a script");
-    let executable = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(path, executable).expect("our own file");
-    bin
-}
-
 #[test]
 fn script_of_operations_page_ends_everything_of_one_owner() {
     let server = Server::start();
@@ -361,14 +335,11 @@ fn script_of_operations_page_ends_everything_of_one_owner() {
     line("DONCE.BEGIN other OWNER app@web-11:7 EX 600");
     // Otherwise a redis-cli that cannot log in goes on as the default user.
     assert_eq!(client.ask("ACL SETUSER default off"), "OK");
-    let bin = folder_with_cli(&server);
-    let path = std::env::var("PATH").expect("a path");
     let blocks = blocks(&document("docs/operations.md"));
     let script = blocks.iter().find(|block| block.starts_with("cursor=0"));
-    let output = Command::new("sh")
+    let output = shell_of(&server)
         .args(["-c", script.expect("a script")])
         .env("REDISCLI_AUTH", "secret")
-        .env("PATH", format!("{}:{path}", bin.display()))
         .output()
         .expect("a shell");
     assert!(output.status.success(), "{output:?}");

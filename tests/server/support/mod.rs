@@ -5,7 +5,7 @@
 //! - `stream`, `packed`, `data_files`: read what servers replicate and write to files;
 //! - `steps`, `fixtures`, `scripts`: what many tests do;
 //! - `footprint`: what a server has taken from its machine;
-//! - `redis_cli`: shows replies as it does;
+//! - `redis_cli`: shows replies as it does, and runs it;
 //! - `documents`: what the documents tell users to type;
 //! - `steady`: runs a test again when the machine stood still;
 //! - `victim`: a test process that a test kills;
@@ -38,7 +38,7 @@ pub use dsync_testkit::{
 pub use families::{Family, InCommands};
 pub use footprint::Footprint;
 pub use packed::{STREAM, packed, sealed};
-pub use redis_cli::shown;
+pub use redis_cli::{shell_of, shown};
 pub use scripts::busy_for;
 pub use steady::steadily;
 pub use stream::{ReplicationStream, words};

@@ -1,6 +1,41 @@
-//! How `redis-cli` shows replies, for tests of the sessions that documents print.
+//! `redis-cli`, for tests of what documents print: how it shows replies, and a shell in which it speaks to a server.
 
 use crate::support::*;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A shell in which `redis-cli` speaks to this server, unless it is told another port.
+pub fn shell_of(server: &Server) -> Command {
+    let bin = folder_with_cli(server);
+    let path = std::env::var("PATH").expect("a path");
+    let mut shell = Command::new("sh");
+    shell.env("PATH", format!("{}:{path}", bin.display()));
+    shell
+}
+
+/// Puts a `redis-cli` that speaks to this server into a folder, for PATH.
+fn folder_with_cli(server: &Server) -> PathBuf {
+    let binary = std::env::var("DSYNC_TEST_SERVER").unwrap_or_default();
+    let folder = Path::new(&binary)
+        .parent()
+        .filter(|folder| folder.is_absolute());
+    let beside = ["redis-cli", "valkey-cli"].map(|cli| Some(folder?.join(cli)));
+    let beside = beside.into_iter().flatten().find(|cli| cli.exists());
+    let cli = beside.unwrap_or_else(|| PathBuf::from("/usr/bin/env redis-cli"));
+    let bin = server.dir().join("bin");
+    std::fs::create_dir_all(&bin).expect("a folder");
+    let script = format!(
+        "#!/bin/sh\nPATH=${{PATH#*:}} exec {} -p {} \"$@\"\n",
+        cli.display(),
+        server.port()
+    );
+    let path = bin.join("redis-cli");
+    std::fs::write(&path, script).expect("a script");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(path, executable).expect("our own file");
+    bin
+}
 
 /// The reply as `redis-cli` shows it on a terminal. Each line but the first begins with `indent` blanks.
 pub fn shown(reply: &Reply, indent: usize) -> String {
