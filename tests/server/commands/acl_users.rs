@@ -2,6 +2,7 @@
 //! and the server's categories of a command follow from its flags.
 
 use crate::commands::documented::*;
+use crate::support::steps::*;
 use crate::support::*;
 
 /// Whether this server lets modules put their commands into its own categories.
@@ -348,4 +349,45 @@ fn log_tells_where_modules_make_no_categories() {
         .log_text()
         .contains("this server has no ACL categories of dsync's own");
     assert_eq!(is_told, !has_own_categories(&server));
+}
+
+/// A user's rights were taken away while it waited. It was granted all the same, and could not release.
+#[test]
+fn waiter_keeps_the_rights_it_had_when_it_queued() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let user = "ACL SETUSER worker on >secret ~* +dlock.acquire +dlock.release";
+    assert_eq!(admin.ask(user), "OK");
+    admin.ask("DLOCK.ACQUIRE k EX 600 TOKEN t").grant();
+    let wait = |token: &str| {
+        let mut worker = server.connect();
+        assert_eq!(worker.ask("AUTH worker secret"), "OK");
+        worker.wait_on(&server, format!("DLOCK.ACQUIRE k TOKEN {token} BLOCK 0"));
+        worker
+    };
+    let mut granted = wait("granted");
+    assert_eq!(
+        admin.ask("ACL SETUSER worker -dlock.acquire -dlock.release"),
+        "OK"
+    );
+    assert_eq!(admin.ask("DLOCK.RELEASE k t"), 1);
+    granted.granted();
+    let refused = granted.ask("DLOCK.RELEASE k granted");
+    assert!(!is_permitted(&refused), "{refused:?}");
+    assert!(admin.ask("DLOCK.CHECK k granted").as_int() > 0);
+
+    // What docs/acl.md tells to do: with its connection closed, the request leaves the queue.
+    assert_eq!(admin.ask(user), "OK");
+    let mut gone = wait("gone");
+    assert_eq!(
+        admin.ask("ACL SETUSER worker -dlock.acquire -dlock.release"),
+        "OK"
+    );
+    assert_eq!(admin.ask("CLIENT KILL USER worker"), 2);
+    gone.expect_closed(SOON);
+    eventually("an empty queue", SOON, || {
+        lock_waiters(&mut admin, "k") == 0
+    });
+    assert_eq!(admin.ask("DLOCK.RELEASE k granted"), 1);
+    assert!(admin.ask("DLOCK.ACQUIRE k TOKEN next").grant().1 > 0);
 }

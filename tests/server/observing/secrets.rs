@@ -510,3 +510,42 @@ fn log_at_debug_names_grants_and_releases_by_fence() {
         assert_silent("the server's log", &server.log_text());
     }
 }
+
+/// A replica cannot carry out a change, here because the key was deleted there. Then the server writes the last part of
+/// the stream into the replica's log, unless `hide-user-data-from-log` says that it must not: Valkey's default.
+#[test]
+fn tokens_remain_in_log_of_a_replica_that_refuses_a_change() {
+    let shows_token = |setting: Option<&str>| {
+        let primary = Server::start();
+        let replica = Server::builder().config("replica-read-only", "no");
+        let replica = setting.into_iter().fold(replica, |replica, value| {
+            replica.config("hide-user-data-from-log", value)
+        });
+        let replica = replica.replica_of(&primary).start();
+        let mut client = primary.connect();
+        client
+            .ask("DLOCK.ACQUIRE other TOKEN s3kr3t-1 EX 600")
+            .grant();
+        client.ask("DLOCK.ACQUIRE lock TOKEN t EX 600").grant();
+        replica.wait_to_catch_up_with(&primary);
+        assert_silent("the replica's log", &replica.log_text());
+        assert_eq!(replica.connect().ask("DEL lock"), 1);
+        assert_eq!(client.ask("DLOCK.RENEW lock t"), 1);
+        eventually("a refused change", SOON, || {
+            replica.info_number("dsync", "dsync_unapplied_changes") == 1
+        });
+        replica.wait_to_catch_up_with(&primary);
+        replica.log_text().contains(MARK)
+    };
+    let hides = Server::start()
+        .connect()
+        .ask("CONFIG GET hide-user-data-from-log");
+    let has_setting = !hides.as_array().is_empty();
+    assert_eq!(
+        shows_token(None),
+        !has_setting || *hides.field("hide-user-data-from-log") == "no"
+    );
+    if has_setting {
+        assert!(shows_token(Some("no")) && !shows_token(Some("yes")));
+    }
+}

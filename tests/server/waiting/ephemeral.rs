@@ -283,3 +283,23 @@ fn ephemeral_hold_and_next_waiter_lost_together_serve_the_third() {
     server.cont();
     third.granted();
 }
+
+/// The server's setting `timeout` closes connections without requests, also one with a hold that is renewed elsewhere.
+#[test]
+fn ephemeral_hold_ends_when_the_servers_timeout_closes_its_connection() {
+    let server = Server::builder().config("timeout", 1).start();
+    let mut holder = server.connect();
+    holder
+        .ask("DLOCK.ACQUIRE lock EX 600 TOKEN bound EPHEMERAL")
+        .grant();
+    holder.ask("DLOCK.ACQUIRE plain EX 600 TOKEN t").grant();
+    let mut waiter = server.waiting("DLOCK.ACQUIRE lock BLOCK 0");
+    let mut renewer = server.connect();
+    eventually("the end of the hold", 2 * SOON, || {
+        renewer.ask("DLOCK.RENEW lock bound EX 600") == 0
+    });
+    // Nobody closes the connection of a client that waits, and a hold without EPHEMERAL stays.
+    waiter.granted();
+    holder.expect_closed(SOON);
+    assert!(renewer.ask("DLOCK.CHECK plain t").as_int() > 0);
+}
