@@ -319,3 +319,25 @@ fn payload_of_another_format_is_refused_with_payload_version() {
     assert!(document("docs/leaving.md").contains(told));
     assert!(refused.error().contains(told), "{refused:?}");
 }
+
+/// The module was loaded and nobody used it: an operator who only tried to load it needs no way out. Redis 7.0 asks a
+/// module for its record with each file, and cannot be told that there is none.
+#[test]
+fn module_that_was_never_used_is_taken_away_at_once() {
+    let mut server = Server::start();
+    let Flavour { product, version } = server.flavour();
+    let may_leave_out = product == Product::Valkey || version >= (7, 2, 0);
+    let mut client = server.connect();
+    client.ask("SET kept 1");
+    assert_eq!(client.ask("SAVE"), "OK");
+    server.shutdown();
+    server.remove_module();
+    if may_leave_out {
+        server.start_again();
+        assert_without_module(&server);
+        assert_eq!(server.connect().ask("GET kept"), "1");
+    } else {
+        let log = refused_start(&mut server);
+        assert!(log.contains(lines_with("AUX module data").trim()), "{log}");
+    }
+}
