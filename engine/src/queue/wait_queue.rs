@@ -1,7 +1,8 @@
 //! The queue of one key: first come, first served.
 //!
-//! Requests join at the back and are granted one after the other from the front; none is served before the first. So
-//! small requests cannot starve a request for many permits: freed permits accumulate until there are enough for it.
+//! Requests join at the back. Without lanes they are granted one after the other from the front, and none is served
+//! before the first. So small requests cannot starve a request for many permits: freed permits accumulate until there are
+//! enough for it. With lanes, [`super::lanes`] says whose first request is served.
 //!
 //! A place is *in line* if its client waits or if it is kept (QUEUE). A *vacant* place keeps its rank but delays no other
 //! request. Vacant places are in a map of their own, so the first in line is found without stepping over them.
@@ -209,7 +210,7 @@ impl WaitQueue {
         self.limits[family as usize] = Some(limit);
     }
 
-    /// Returns the place that is served next.
+    /// Returns the first place in line: the one that is served next, unless lanes choose another.
     pub fn head(&self) -> Option<&Place> {
         self.line.values().next()
     }
@@ -322,7 +323,7 @@ impl WaitQueue {
         Some(Left::Watcher(watcher))
     }
 
-    /// Returns the places in line, in the order in which they will be served.
+    /// Returns the places in line, by rank: in the order in which they will be served, unless lanes choose.
     pub fn line(&self) -> impl Iterator<Item = &Place> {
         self.line.values()
     }

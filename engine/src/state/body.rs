@@ -1,7 +1,7 @@
 //! The state of one key. What all families have beside their holds, such as a pause, is here whole: the field, the change
 //! that sets it, what follows from it, and how it is saved. For the rest this file asks the [`Policy`] of the family.
 //!
-//! [`Body::apply`] and [`Body::load`] are the only functions that change what servers share of a state. The server that
+//! What servers share of a state changes by [`Body::apply`], [`Body::load`] and `Body::apply_all` alone. The server that
 //! decides and its replicas both use them, so their states are equal.
 
 use std::mem::{replace, take};
