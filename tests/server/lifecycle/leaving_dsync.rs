@@ -222,6 +222,39 @@ fn replica_follows_its_primary_out_of_the_module() {
     assert_eq!(replica.connect().ask("GET kept"), "2");
 }
 
+/// Each node goes its way alone, while others still have the module and tell it their fences.
+#[test]
+fn cluster_leaves_node_by_node() {
+    let mut cluster = Cluster::start();
+    let all = [0, 1, 2];
+    let in_cluster = lines_with("UNLINK").replace("-n 1000", "-n 1");
+    let keys = all.map(|node| cluster.key_of(node, "kept"));
+    for (node, key) in all.into_iter().zip(&keys) {
+        let mut client = cluster[node].connect();
+        for n in 0..20 {
+            let held = cluster.key_of(node, &format!("held:{n}:"));
+            client.ask(format!("DLOCK.ACQUIRE {held} EX 600")).grant();
+        }
+        assert_eq!(client.ask(format!("SET {key} 1")), "OK");
+    }
+    for node in all {
+        let server = &mut cluster[node];
+        type_lines(server, &in_cluster);
+        assert_eq!(server.connect().ask("DBSIZE"), 1);
+        write_commands_only(server);
+        server.shutdown();
+        server.remove_module();
+        server.configure("appendonly", "yes");
+        server.start_again();
+        assert_without_module(server);
+        cluster.wait_until_ok(&all);
+    }
+    for (node, key) in all.into_iter().zip(&keys) {
+        assert_eq!(cluster[node].connect().ask(format!("GET {key}")), "1");
+        assert_calm(&cluster[node]);
+    }
+}
+
 #[test]
 fn what_keeps_a_server_from_starting_is_named_and_loses_nothing() {
     let page = document("docs/leaving.md");
