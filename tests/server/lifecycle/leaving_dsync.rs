@@ -292,6 +292,26 @@ fn what_keeps_a_server_from_starting_is_named_and_loses_nothing() {
     give_module_back(&mut server);
 }
 
+/// Why the page says `appendonly yes` after the rewrite only. The RDB file still has everything.
+#[test]
+fn server_that_is_told_of_an_aof_it_never_wrote_starts_empty() {
+    let mut server = Server::start();
+    let mut client = server.connect();
+    client.ask("SET kept 1");
+    client.ask("DLOCK.ACQUIRE k EX 600 TOKEN t").grant();
+    assert_eq!(client.ask("SAVE"), "OK");
+    server.shutdown();
+    server.remove_module();
+    server.configure("appendonly", "yes");
+    server.start_again();
+    assert_eq!(server.connect().ask("DBSIZE"), 0);
+    server.shutdown();
+    server.configure("appendonly", "no");
+    give_module_back(&mut server);
+    assert_eq!(server.connect().ask("GET kept"), "1");
+    assert!(server.connect().ask("DLOCK.CHECK k t").as_int() > 0);
+}
+
 #[test]
 fn replication_moves_holds_and_fences_to_another_server() {
     let (old, new) = (Server::start(), Server::start());
