@@ -172,7 +172,7 @@ fn carry_out(
         }
     }
     announce::announce(ctx, name.bytes(), &effects.announcements);
-    waiters::decided(ctx, &mut effects.wakes);
+    waiters::decided(&mut effects.wakes);
     effects.clear();
     EFFECTS.with(|kept| *kept = Some(effects));
 }

@@ -35,12 +35,11 @@ impl Listener for Events {
     fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
         match event {
             ServerEvent::Cron => cron(ctx),
-            ServerEvent::AfterSleep => {
-                waiters::turn_is_over(ctx);
-                node::turn_is_over(ctx);
-            }
+            ServerEvent::AfterSleep => node::turn_is_over(ctx),
             ServerEvent::TurnEnds => waiters::release(),
-            ServerEvent::Disconnected { client_id } => parking::disconnected(ClientId(client_id)),
+            ServerEvent::Disconnected { client_id } => {
+                parking::disconnected(ctx, ClientId(client_id));
+            }
             ServerEvent::FlushStarted { .. } => freed::flush_started(),
             ServerEvent::FlushEnded { db } => {
                 SHELL.with(|shell| shell.engine.flushed(db.map(Db)));
@@ -168,7 +167,7 @@ fn stand_down(ctx: Ctx<'_>) {
     });
     journal::flush(ctx);
     ctx.log(Level::Debug, "another server decides");
-    waiters::decided(ctx, &mut wakes);
+    waiters::decided(&mut wakes);
     waiters::release();
     tick::arm(ctx);
 }

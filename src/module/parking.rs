@@ -53,8 +53,8 @@ fn leave(waiter: WaiterId) {
 }
 
 /// Handles a connection that closed: a grant that it was not told of passes on, and its waiters leave their queues.
-pub(super) fn disconnected(client: ClientId) {
-    let undelivered = waiters::take_undelivered(client);
+pub(super) fn disconnected(ctx: Ctx<'_>, client: ClientId) {
+    let undelivered = waiters::take_undelivered(client, ctx.facts().in_lua());
     let concerned = SHELL.with(|shell| {
         let now = shell.now();
         if let Some(grant) = undelivered {
@@ -93,7 +93,7 @@ impl Hooks for Callbacks {
         leave(WaiterId(waiter));
         // The request was granted in this turn, but the client was told something else: take the grant back.
         if let Some(client) = client_id.map(ClientId)
-            && let Some(grant) = waiters::take_undelivered(client)
+            && let Some(grant) = waiters::take_undelivered(client, false)
         {
             SHELL.with(|shell| {
                 let now = shell.now();
@@ -103,9 +103,10 @@ impl Hooks for Callbacks {
         tick::arm_soon();
     }
 
-    fn gone(waiter: NonZeroU64, is_decided: bool) {
-        if !is_decided {
-            leave(WaiterId(waiter));
+    fn gone(waiter: NonZeroU64, answered: Option<u64>) {
+        match answered {
+            Some(client_id) => waiters::delivered(ClientId(client_id)),
+            None => leave(WaiterId(waiter)),
         }
     }
 }

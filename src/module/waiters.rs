@@ -1,11 +1,12 @@
 //! The answers of the clients that wait, from their decision to the one reply that each of them gets.
 //!
-//! The engine decides a waiter's answer once, and the server's reply callback writes it once. If the connection
-//! closes in between, in the turn of the event loop in which a grant was decided, the grant was not delivered: it
-//! ends and passes on.
+//! The engine decides a waiter's answer once, and the server's reply callback writes it once. A grant is *in flight*
+//! from its decision until `redis::blocked` tells that the server delivers the reply. If the connection closes in
+//! between, the client was not told of its grant: the hold ends and passes on. A grant that was delivered lives until
+//! its lease ends, whatever closes the connection then: a client that sends QUIT behind its request reads the grant,
+//! and if it passed on, two clients would hold.
 //!
-//! Grants that are made at once are not taken back in this way. A client that pipelines QUIT behind its request
-//! causes the same event in the same turn, and that client has been told of its grant.
+//! Grants that are made at once are never in flight, because their replies are written before anything else happens.
 //!
 //! How clients are parked, and what the server tells of them, is in `parking`.
 
@@ -36,36 +37,53 @@ struct Waiters {
     answered: VecDeque<WaiterId>,
     /// The timer that releases them is armed.
     release_is_armed: bool,
-    /// The grants whose replies are not written yet. The module watches the turns while there are any.
-    in_flight: BTreeMap<ClientId, HandedOver>,
-    /// A waiter was granted since the server's cron last ran.
-    was_granted: bool,
+    /// The grants that are decided and not delivered yet. A client waits for one at a time.
+    in_flight: BTreeMap<ClientId, InFlight>,
 }
 
-/// Takes the grant of this turn that a client was not told of.
-pub(super) fn take_undelivered(client: ClientId) -> Option<HandedOver> {
-    WAITERS.with(|waiters| waiters.in_flight.remove(&client))
+struct InFlight {
+    waiter: WaiterId,
+    grant: HandedOver,
+}
+
+/// Takes the grant that a client was not told of before its connection closed or the server replied an error. In a
+/// busy script (`in_lua`) the server writes what it has to send before it reads that a connection has closed. So there
+/// a grant that is answered has been written.
+pub(super) fn take_undelivered(client: ClientId, in_lua: bool) -> Option<HandedOver> {
+    let in_flight = WAITERS.with(|waiters| waiters.in_flight.remove(&client))?;
+    let is_written = in_lua && PARKED.is_answered(in_flight.waiter.0);
+    (!is_written).then_some(in_flight.grant)
+}
+
+/// Notes that the server delivers the client's reply.
+pub(super) fn delivered(client: ClientId) {
+    WAITERS.with(|waiters| waiters.in_flight.remove(&client));
 }
 
 /// Notes the answers that a call has decided. The waiters' clients stay parked until they are released.
 #[inline(always)]
-pub(super) fn decided(ctx: Ctx<'_>, wakes: &mut Vec<Wake>) {
+pub(super) fn decided(wakes: &mut Vec<Wake>) {
     if !wakes.is_empty() {
-        wakes.drain(..).for_each(|wake| note(ctx, wake));
+        wakes.drain(..).for_each(note);
     }
 }
 
-fn note(ctx: Ctx<'_>, wake: Wake) {
-    let Some(client) = PARKED.decide(wake.waiter.0, wake.answer) else {
+fn note(
+    Wake {
+        waiter,
+        answer,
+        grant,
+    }: Wake,
+) {
+    let Some(client) = PARKED.decide(waiter.0, answer) else {
         return;
     };
-    let grant = wake.grant.filter(|_| events::watch_turns(ctx));
     WAITERS.with(|waiters| {
         if let Some(grant) = grant {
-            waiters.in_flight.insert(ClientId(client), grant);
-            waiters.was_granted = true;
+            let in_flight = InFlight { waiter, grant };
+            waiters.in_flight.insert(ClientId(client), in_flight);
         }
-        waiters.answered.push_back(wake.waiter);
+        waiters.answered.push_back(waiter);
     });
     HAS_ANSWERED.set(true);
 }
@@ -110,7 +128,7 @@ fn release_in_time(ctx: Ctx<'_>) {
         return release();
     }
     let is_armed = |waiters: &mut Waiters| std::mem::replace(&mut waiters.release_is_armed, true);
-    if !events::await_end_of_turn() && !WAITERS.with(is_armed) {
+    if !events::await_end_of_turn(ctx) && !WAITERS.with(is_armed) {
         timer::start::<Release>(ctx, 0);
     }
 }
@@ -129,22 +147,9 @@ impl Timer for Release {
     }
 }
 
-/// Forgets the grants of the last turn, whose replies are written, unless some clients are still to be released.
-pub(super) fn turn_is_over(ctx: Ctx<'_>) {
-    if HAS_ANSWERED.is_set() {
-        events::watch_turns(ctx);
-    } else {
-        // `clear` would free the memory that the next grant takes again.
-        WAITERS.with(|waiters| while waiters.in_flight.pop_first().is_some() {});
-    }
-}
-
 /// Called by the server's cron. Releases clients whose timer is late because the wall clock has stepped back, and those
-/// that the end of the turn would release, because it may not be watched any more: that stops if no waiter was granted since
-/// the last call. The grants before that were forgotten in the turns since.
+/// that the end of the turn would release, because it may not be watched any more.
 pub(super) fn cron(ctx: Ctx<'_>) {
     release();
-    if !WAITERS.with(|waiters| std::mem::take(&mut waiters.was_granted)) {
-        events::stop_watching_turns(ctx);
-    }
+    events::stop_watching_if_unused(ctx);
 }

@@ -306,7 +306,7 @@ impl filter::CommandListener for ClusterNode {
             }
         });
         if is_moving {
-            events::watch_turns(ctx);
+            events::await_next_turn(ctx);
         }
     }
 }

@@ -16,6 +16,23 @@
 //! | closed, killed, CLIENT UNBLOCK … ERROR, MOVED, CLUSTERDOWN, demotion | left; gone |
 //! | one of these after release, Redis ≥ 7.4 | left instead of answer; gone |
 //! | one of these after release, the others | gone: the answer was written, perhaps for nobody |
+//! | closed behind its answer: QUIT, a broken request | answer; gone; then the connection's end |
+//!
+//! **When a reply is delivered.** *answer* only puts the reply into the client's output, and a connection that the
+//! server closes at once takes its output with it. *gone* tells the two apart on all servers, because they unblock
+//! clients between the commands of a turn and its writing (`beforeSleep`):
+//!
+//! - Until *gone* the client is blocked, so the server carries out nothing that the client has sent behind its request.
+//!   If it closes the connection then, another client has killed it or its end was read: the output is lost.
+//! - At *gone* the reply is in the output. What the server does next is to carry out what the client has sent behind.
+//!   QUIT and a broken request close the connection when all output is written (CLOSE_AFTER_REPLY). So the event
+//!   `ServerEvent::Disconnected`, perhaps still in this turn, comes after the reply was written.
+//! - Some ends after *gone* lose the output all the same: a client of the same turn that has sent CLIENT KILL behind its
+//!   own wait, output beyond its limit, an ACL change that had marked the connection before. Nothing shows it to a
+//!   module, so these count as delivered: a grant that nobody has read lapses, while one with two readers is no lock.
+//! - While a script is busy the server writes its output, and only then reads which connections have ended, before
+//!   *gone*. What was answered is written there ([`ParkedClients::is_answered`]). A module that calls RM_Yield is not
+//!   noticed.
 //!
 //! On Redis 7.2 to unblock a client within its own command stops the server at an assertion, because the command's
 //! duration is then recorded twice. So no client is released while the command runs that has parked it, on all servers
@@ -53,8 +70,9 @@ pub(crate) trait Hooks {
     fn answer(ctx: Ctx<'_>, waiter: NonZeroU64, decided: Option<Self::Answer>);
     /// Can run in the middle of a script, and in a demotion before the role has changed, so it may only change memory.
     fn left(waiter: NonZeroU64, client_id: Option<u64>);
-    /// The waiter's number may be used again.
-    fn gone(waiter: NonZeroU64, is_decided: bool);
+    /// The waiter's number may be used again. If its answer was decided, `answered` is the id of its client, whose reply
+    /// the server now writes unless it was told otherwise before.
+    fn gone(waiter: NonZeroU64, answered: Option<u64>);
 }
 
 /// All parked clients that are not gone, and what was decided for them.
@@ -168,6 +186,14 @@ impl<A: Send> ParkedClients<A> {
         true
     }
 
+    /// Returns whether the decided answer of a waiter is in the output of its client.
+    pub(crate) fn is_answered(&'static self, waiter: NonZeroU64) -> bool {
+        self.0.with(|parked| {
+            let client = parked.get_mut(waiter.get());
+            client.is_some_and(|client| client.is_decided && client.answer.is_none())
+        })
+    }
+
     /// Notes that the server has released the client, or that this module has, and returns what `of` takes of it.
     fn released<R>(
         &'static self,
@@ -266,7 +292,8 @@ unsafe extern "C" fn on_free<H: Hooks>(_: *mut raw::RedisModuleCtx, data: *mut c
                 return;
             };
             let parked = H::PARKED.0.with(|parked| parked.remove(waiter.get()));
-            H::gone(waiter, parked.is_some_and(|client| client.is_decided));
+            let answered = parked.filter(|client| client.is_decided);
+            H::gone(waiter, answered.map(|client| client.client_id));
         },
     );
 }

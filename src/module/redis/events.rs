@@ -35,7 +35,8 @@ pub(crate) enum LoadKind {
 pub(crate) enum ServerEvent {
     /// The server's cron ran. It runs `hz` times in a second, by the monotonic clock.
     Cron,
-    /// The event loop has returned from poll, so a new turn begins. Reported once after each [`watch_turns`].
+    /// The event loop has returned from poll, so a new turn begins. Reported once after each
+    /// [`await_next_turn`].
     AfterSleep,
     /// All commands of the turn are carried out, and the event loop will ask for the replies of released clients.
     /// Reported once after each [`await_end_of_turn`].
@@ -120,6 +121,9 @@ static WATCHES_TURNS: AtomicBool = AtomicBool::new(false);
 /// Whether the next turn is to be reported.
 static NEXT_IS_AWAITED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the end of a turn was awaited since [`stop_watching_if_unused`] last asked.
+static END_WAS_AWAITED: AtomicBool = AtomicBool::new(false);
+
 /// Whether the end of this turn comes after what is carried out now, see [`await_end_of_turn`].
 static END_OF_TURN: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
@@ -148,26 +152,33 @@ pub(crate) fn unsubscribe(ctx: Ctx) {
     }
 }
 
-/// Has [`ServerEvent::AfterSleep`] reported when the next turn begins; returns false if the server refuses. The turns are
-/// watched from then on, until [`stop_watching_turns`]: only for as long as somebody needs it, because for this subscription
-/// the server makes two contexts in each turn, for everybody's requests.
-pub(crate) fn watch_turns(ctx: Ctx) -> bool {
+/// Has [`ServerEvent::AfterSleep`] reported when the next turn begins.
+pub(crate) fn await_next_turn(ctx: Ctx) {
+    NEXT_IS_AWAITED.store(true, Relaxed);
+    watch_turns(ctx);
+}
+
+/// Subscribes to the turns, until [`stop_watching_if_unused`]: only for as long as somebody needs it, because for this
+/// subscription the server makes two contexts in each turn, for everybody's requests.
+fn watch_turns(ctx: Ctx) {
     if !WATCHES_TURNS.load(Relaxed)
         && let Some(callback) = CALLBACK.get()
     {
         let watches = set_callback(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, Some(*callback));
         WATCHES_TURNS.store(watches, Relaxed);
     }
-    NEXT_IS_AWAITED.store(true, Relaxed);
-    WATCHES_TURNS.load(Relaxed)
 }
 
 /// Has [`ServerEvent::TurnEnds`] reported in this turn; returns false if it will not come.
 ///
-/// It comes on Redis 7.0 only: all later servers ask for the replies before they report that a turn ends. It does not come
-/// in the turn in which the watch began, nor behind the end, where the server carries out what clients have sent behind a
-/// command that blocked.
-pub(crate) fn await_end_of_turn() -> bool {
+/// It comes on Redis 7.0 only (see [`reports_ends_in_time`]). It does not come in the turn in which the watch began, nor
+/// behind the end, where the server carries out what clients have sent behind a command that blocked.
+pub(crate) fn await_end_of_turn(ctx: Ctx) -> bool {
+    if !reports_ends_in_time() {
+        return false;
+    }
+    END_WAS_AWAITED.store(true, Relaxed);
+    watch_turns(ctx);
     let comes = END_OF_TURN.load(Relaxed) != UNKNOWN;
     if comes {
         END_OF_TURN.store(AWAITED, Relaxed);
@@ -175,21 +186,33 @@ pub(crate) fn await_end_of_turn() -> bool {
     comes
 }
 
+/// Whether the server reports that a turn ends before it asks for the replies of released clients. From Redis 7.2 on and
+/// on Valkey it asks first.
+fn reports_ends_in_time() -> bool {
+    static REPORTS: OnceLock<bool> = OnceLock::new();
+    *REPORTS.get_or_init(|| is_redis_before(0x0007_0200))
+}
+
 /// Notes the beginning or the end of a turn; returns whether it is to be reported.
 fn note_turn(subevent: u64) -> bool {
-    static COMES: OnceLock<bool> = OnceLock::new();
     if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
         return END_OF_TURN.swap(UNKNOWN, Relaxed) == AWAITED;
     }
-    if *COMES.get_or_init(|| is_redis_before(0x0007_0200)) {
+    if reports_ends_in_time() {
         END_OF_TURN.store(COMES_LATER, Relaxed);
     }
     NEXT_IS_AWAITED.swap(false, Relaxed)
 }
 
-/// Stops watching the turns. Must not be called while one of their events is handled, because the server reads the
-/// subscription again afterwards.
-pub(crate) fn stop_watching_turns(ctx: Ctx) {
+/// Stops watching the turns if nobody awaits the next one, and nobody has awaited the end of one since the last call. Must
+/// not be called while one of their events is handled, because the server reads the subscription again afterwards.
+pub(crate) fn stop_watching_if_unused(ctx: Ctx) {
+    if !END_WAS_AWAITED.swap(false, Relaxed) && !NEXT_IS_AWAITED.load(Relaxed) {
+        stop_watching_turns(ctx);
+    }
+}
+
+fn stop_watching_turns(ctx: Ctx) {
     if WATCHES_TURNS.swap(false, Relaxed) {
         END_OF_TURN.store(UNKNOWN, Relaxed);
         set_callback(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, None);

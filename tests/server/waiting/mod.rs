@@ -2,6 +2,7 @@
 
 mod blocking_denied;
 mod busy_script;
+mod delivered;
 mod ephemeral;
 mod kept_places;
 mod kept_places_saved;
