@@ -177,15 +177,10 @@ impl Client {
         }
     }
 
-    /// Sends requests in one write. For a non-blocking connection; waits while the server does not read, but not for
-    /// long.
-    pub fn push<A: AsRef<[u8]>>(&mut self, requests: &[Vec<A>]) -> Result<(), Closed> {
-        let bytes: Vec<u8> = requests
-            .iter()
-            .flat_map(|request| resp::request(request))
-            .collect();
+    /// Sends bytes in one write. For a non-blocking connection; waits while the server does not read, but not for long.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Closed> {
         let deadline = Instant::now() + SOON;
-        let mut rest = bytes.as_slice();
+        let mut rest = bytes;
         while !rest.is_empty() {
             match self.stream.write(rest) {
                 Ok(length) => rest = &rest[length..],

@@ -9,7 +9,7 @@ use super::at_rest::steady;
 use super::masks::Masks;
 use super::watcher::Watcher;
 use crate::fuzz::step::Connection;
-use crate::fuzz::words::payloads;
+use crate::fuzz::words;
 use crate::support::data_files::with_aof;
 use crate::support::*;
 
@@ -84,16 +84,16 @@ impl Side {
             client.set_nonblocking();
             self.links[on] = Some(client);
         }
-        let requests: Vec<Vec<Vec<u8>>> = requests
+        let bytes: Vec<u8> = requests
             .iter()
-            .map(|words| {
+            .flat_map(|words| {
                 let words: Vec<String> = words.iter().map(|word| self.known(word)).collect();
-                payloads(&words, &self.primary, database)
+                words::bytes(&words, &self.primary, database)
             })
             .collect();
         if let Some(link) = &mut self.links[on] {
             // A closed connection is seen when its replies are read.
-            let _ = link.push(&requests);
+            let _ = link.push(&bytes);
         }
     }
 

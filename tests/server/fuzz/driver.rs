@@ -15,7 +15,7 @@ use super::link::{ClientLink, Part, Pending};
 use super::meaning::Meaning;
 use super::run_view::RunView;
 use super::step::{Connection, FuzzRequest, OPERATOR, Step};
-use super::words;
+use super::words::{self, BROKEN};
 use crate::support::*;
 
 /// How much later than its BLOCK a reply may come.
@@ -142,7 +142,7 @@ impl Driver {
             }
             let names = self.known_words(request);
             let database = self.link(on).database;
-            bytes.push(words::payloads(&names, server, database));
+            bytes.extend(words::bytes(&names, server, database));
             self.expect(
                 line,
                 on,
@@ -253,7 +253,7 @@ impl Driver {
             ("SELECT", Some(database)) => link.database = database.parse().unwrap_or(0),
             ("HELLO", Some("3")) => link.resp3 = true,
             ("MULTI", _) => link.transaction = Some(Vec::new()),
-            ("QUIT", _) => link.may_close = true,
+            ("QUIT" | BROKEN, _) => link.may_close = true,
             _ => {}
         }
     }
@@ -461,6 +461,8 @@ fn is_safe(request: &FuzzRequest, in_transaction: bool, flavour: Flavour) -> boo
     match (flavour.product, name) {
         // Redis before 7.2 writes a message about a transaction's change into the middle of the reply to EXEC.
         (Product::Redis, "PSUBSCRIBE") => flavour.version >= (7, 2, 0),
+        // Redis from 8.0 on notices a broken request behind one that waited only when the client sends more.
+        (Product::Redis, BROKEN) => flavour.version < (8, 0, 0),
         // Valkey from 9.0 on tells modules of a MOVE in a transaction as if in the old database.
         (Product::Valkey, "MOVE") => flavour.version < (9, 0, 0) || !in_transaction,
         _ => true,

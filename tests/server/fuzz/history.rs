@@ -33,6 +33,7 @@ const MIX: Mix = Mix {
     flushes: true,
     faults: false,
     oldest: Version::V0_4_0,
+    quits: false,
     one_by_one: true,
 };
 

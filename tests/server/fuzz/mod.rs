@@ -67,6 +67,7 @@ const MIX: Mix = Mix {
     flushes: true,
     faults: true,
     oldest: Version::V0_4_0,
+    quits: true,
     one_by_one: false,
 };
 

@@ -10,6 +10,7 @@ use rand::RngExt as _;
 use super::requests::{NAMES, RequestGenerator, Version};
 use super::run_view::RunView;
 use super::step::{FuzzRequest, OPERATOR, Step};
+use super::words::BROKEN;
 use crate::support::InCommands;
 
 /// What may happen in a run.
@@ -24,6 +25,9 @@ pub struct Mix {
     pub faults: bool,
     /// The oldest module that must know the requests.
     pub oldest: Version,
+    /// Whether clients send QUIT or a broken request behind their requests. Modules up to 0.4.0 gave the grant of such a
+    /// client to another one as well.
+    pub quits: bool,
     /// Whether each step waits for the reply to the one before, unless that request waits in a queue.
     pub one_by_one: bool,
 }
@@ -111,7 +115,9 @@ impl Plan {
             }
             876..886 => Step::operator(&["DEBUG SLEEP 0.006"]),
             886..906 => self.turn_over(view),
-            906..920 => Step::Settle,
+            906..910 => Step::Settle,
+            910..920 if self.mix.quits => self.quit(view),
+            910..920 => Step::Settle,
             920..930 => self.give_up(view),
             930..950 if self.mix.faults => self.fault(),
             _ => self.send(view),
@@ -195,6 +201,32 @@ impl Plan {
         let most = if self.requests.chance(15) { 4 } else { 1 };
         let (database, requests) = self.some_requests(view, most, false);
         self.on_free_connection(view, database, requests)
+    }
+
+    /// A client waits, and has sent behind its request what has the server close the connection when it has answered.
+    /// Another waits for the same, and then it is released.
+    fn quit(&mut self, view: &dyn RunView) -> Step {
+        let (database, [held, first, second, release]) = self.requests.hand_off();
+        let end = if self.requests.chance(50) {
+            FuzzRequest::line("QUIT")
+        } else {
+            FuzzRequest {
+                odd: true,
+                ..FuzzRequest::line(BROKEN)
+            }
+        };
+        let remove = FuzzRequest::new(["DEL", &held.words[1]]);
+        let mut on_free = |requests| self.on_free_connection(view, database, requests);
+        let steps = [
+            on_free(vec![remove, held]),
+            Step::Settle,
+            on_free(vec![first, end]),
+            on_free(vec![second]),
+            Step::Settle,
+            on_free(vec![release]),
+        ];
+        self.next.extend(steps);
+        Step::Settle
     }
 
     fn transaction(&mut self, view: &dyn RunView) -> Step {

@@ -197,6 +197,20 @@ impl RequestGenerator {
         Some((waiting.database, request))
     }
 
+    /// A hand-off of a key that no other request uses: a request that is granted at once, two that wait for its end, and
+    /// what ends it; and their database.
+    pub fn hand_off(&mut self) -> (usize, [FuzzRequest; 4]) {
+        let (database, key, family) = (self.database(), self.keys, self.family());
+        let tokens = [(); 3].map(|()| self.new_token());
+        let release = family.release(NAMES[key], &tokens[0]);
+        let mut waits = ["", "BLOCK 0", "BLOCK 300"].into_iter();
+        let [held, first, second] = tokens.map(|token| {
+            let more = format!("EX 60 {}", waits.next().unwrap_or_default());
+            FuzzRequest::line(family.acquire(NAMES[key], &token, &more).trim_end())
+        });
+        (database, [held, first, second, FuzzRequest::line(&release)])
+    }
+
     fn some(&mut self, count: usize) -> Option<usize> {
         (count > 0).then(|| self.rng.random_range(0..count))
     }

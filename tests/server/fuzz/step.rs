@@ -18,7 +18,8 @@
 //! A word may stand for a value that is known only when it is sent, and that differs from run to run: `$client:7` is
 //! the server's id of connection 7, `$token:312` the token that the server made for the request of line 312,
 //! `$fence:t5` the last fence of token t5, `$dump:a` the DUMP payload of a key, `$beyond` one that must be refused,
-//! `$each` and `$busy:5` are scripts. So a log can be sent again, also with lines left out.
+//! `$each` and `$busy:5` are scripts, `$broken` is a request that breaks the protocol. So a log can be sent again, also
+//! with lines left out.
 
 use std::fmt;
 use std::str::FromStr;

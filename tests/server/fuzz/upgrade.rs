@@ -32,7 +32,11 @@ fn run(seed: u64, stage: Duration, old: &Path, oldest: Version) {
     let heading = format!("seed {seed}, from {}", old.display());
     let log = Log::create(path, &heading, "make test-upgrades", false);
     let mut run = FuzzRun::start(false, old, Some(log));
-    let mix = Mix { oldest, ..MIX };
+    let mix = Mix {
+        oldest,
+        quits: false,
+        ..MIX
+    };
     let mut plan = Plan::new(seed, mix);
     let mut number = 0;
     for upgrade in UPGRADES.map(Some).into_iter().chain([None]) {

@@ -1,9 +1,10 @@
-//! Words of the log that stand for longer arguments: scripts, and DUMP payloads.
+//! Words of the log that stand for other bytes: scripts, DUMP payloads, and a request that is none.
 
 use super::step::FuzzRequest;
 use crate::lifecycle::payload::{STRING, sealed};
 use crate::support::steps::unix_ms;
 use crate::support::*;
+use dsync_testkit::resp;
 
 /// A script that carries out the requests in its arguments, separated by `;`, and returns their replies.
 const EACH: &str = "local replies, request = {}, {} \
@@ -14,9 +15,15 @@ const EACH: &str = "local replies, request = {}, {} \
     replies[#replies + 1] = redis.pcall(unpack(request)) \
     return replies";
 
-/// The bytes that are sent for each word.
+/// The request that has no form of a request: the server replies an error and closes the connection.
+pub const BROKEN: &str = "$broken";
+
+/// The bytes of a request.
 #[track_caller]
-pub fn payloads(words: &[String], server: &Server, database: usize) -> Vec<Vec<u8>> {
+pub fn bytes(words: &[String], server: &Server, database: usize) -> Vec<u8> {
+    if words == [BROKEN] {
+        return b"*1\r\nbroken\r\n".to_vec();
+    }
     let payload = |word: &String| {
         if let Some(key) = word.strip_prefix("$dump:") {
             return dump(server, database, key);
@@ -30,7 +37,7 @@ pub fn payloads(words: &[String], server: &Server, database: usize) -> Vec<Vec<u
             word => word.into(),
         }
     };
-    words.iter().map(payload).collect()
+    resp::request(&words.iter().map(payload).collect::<Vec<_>>())
 }
 
 /// The DUMP payload of a key; empty for a missing key, which RESTORE refuses.
