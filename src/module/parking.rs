@@ -103,8 +103,8 @@ impl Hooks for Callbacks {
         tick::arm_soon();
     }
 
-    fn gone(waiter: NonZeroU64, answered: Option<u64>) {
-        match answered {
+    fn gone(waiter: NonZeroU64, decided_for: Option<u64>) {
+        match decided_for {
             Some(client_id) => waiters::delivered(ClientId(client_id)),
             None => leave(WaiterId(waiter)),
         }

@@ -1,12 +1,11 @@
 //! The answers of the clients that wait, from their decision to the one reply that each of them gets.
 //!
-//! The engine decides a waiter's answer once, and the server's reply callback writes it once. A grant is *in flight*
-//! from its decision until `redis::blocked` tells that the server delivers the reply. If the connection closes in
-//! between, the client was not told of its grant: the hold ends and passes on. A grant that was delivered lives until
-//! its lease ends, whatever closes the connection then: a client that sends QUIT behind its request reads the grant,
-//! and if it passed on, two clients would hold.
+//! The engine decides a waiter's answer once, and the server's reply callback writes it once. From its decision until its
+//! reply is delivered (`redis::blocked` says when that is) a grant is *in flight*. If the connection closes in between,
+//! the client was not told of its grant: the hold ends, and the next waiter is served. A delivered grant lives until its
+//! lease ends, whatever closes the connection then: a client that has sent QUIT behind its request has read it.
 //!
-//! Grants that are made at once are never in flight, because their replies are written before anything else happens.
+//! Grants that are made at once are never in flight: a client that sends QUIT behind its request is told of those too.
 //!
 //! How clients are parked, and what the server tells of them, is in `parking`.
 
@@ -46,9 +45,8 @@ struct InFlight {
     grant: HandedOver,
 }
 
-/// Takes the grant that a client was not told of before its connection closed or the server replied an error. In a
-/// busy script (`in_lua`) the server writes what it has to send before it reads that a connection has closed. So there
-/// a grant that is answered has been written.
+/// Takes the client's grant if it was not delivered before the connection closed or the server replied an error. During a
+/// script (`in_lua`) an answered grant was written before the server noticed that the connection had closed.
 pub(super) fn take_undelivered(client: ClientId, in_lua: bool) -> Option<HandedOver> {
     let in_flight = WAITERS.with(|waiters| waiters.in_flight.remove(&client))?;
     let is_written = in_lua && PARKED.is_answered(in_flight.waiter.0);
@@ -68,18 +66,13 @@ pub(super) fn decided(wakes: &mut Vec<Wake>) {
     }
 }
 
-fn note(
-    Wake {
-        waiter,
-        answer,
-        grant,
-    }: Wake,
-) {
-    let Some(client) = PARKED.decide(waiter.0, answer) else {
+fn note(wake: Wake) {
+    let waiter = wake.waiter;
+    let Some(client) = PARKED.decide(waiter.0, wake.answer) else {
         return;
     };
     WAITERS.with(|waiters| {
-        if let Some(grant) = grant {
+        if let Some(grant) = wake.grant {
             let in_flight = InFlight { waiter, grant };
             waiters.in_flight.insert(ClientId(client), in_flight);
         }

@@ -18,21 +18,20 @@
 //! | one of these after release, the others | gone: the answer was written, perhaps for nobody |
 //! | closed behind its answer: QUIT, a broken request | answer; gone; then the connection's end |
 //!
-//! **When a reply is delivered.** *answer* only puts the reply into the client's output, and a connection that the
-//! server closes at once takes its output with it. *gone* tells the two apart on all servers, because they unblock
-//! clients between the commands of a turn and its writing (`beforeSleep`):
+//! **When a reply is delivered.** `answer` only puts the reply into the client's output buffer, and a connection that is
+//! closed at once loses that buffer. `gone` tells the two apart. All servers call it in `beforeSleep`, after the commands
+//! of the turn and before they write what is in the buffers.
 //!
-//! - Until *gone* the client is blocked, so the server carries out nothing that the client has sent behind its request.
-//!   If it closes the connection then, another client has killed it or its end was read: the output is lost.
-//! - At *gone* the reply is in the output. What the server does next is to carry out what the client has sent behind.
-//!   QUIT and a broken request close the connection when all output is written (CLOSE_AFTER_REPLY). So the event
-//!   `ServerEvent::Disconnected`, perhaps still in this turn, comes after the reply was written.
-//! - Some ends after *gone* lose the output all the same: a client of the same turn that has sent CLIENT KILL behind its
-//!   own wait, output beyond its limit, an ACL change that had marked the connection before. Nothing shows it to a
-//!   module, so these count as delivered: a grant that nobody has read lapses, while one with two readers is no lock.
-//! - While a script is busy the server writes its output, and only then reads which connections have ended, before
-//!   *gone*. What was answered is written there ([`ParkedClients::is_answered`]). A module that calls RM_Yield is not
-//!   noticed.
+//! - Before `gone` the client is blocked, so the server carries out nothing that it has sent behind its request. If the
+//!   connection closes, the client has hung up or was killed, and has not read the reply.
+//! - After `gone` the server carries out what the client has sent behind its request. QUIT and a broken request close the
+//!   connection when the buffer is written (CLOSE_AFTER_REPLY), mostly in the same turn. The client has read the reply.
+//! - A few closes after `gone` still lose the buffer: by CLIENT KILL that another client has sent behind its own wait, by
+//!   output beyond its limit, or by `ACL DELUSER` earlier in the turn. A module cannot see that. These count as delivered:
+//!   a hold that nobody knows of lapses, but two clients that have both read a grant work at the same time.
+//! - While a script is busy, the server writes the buffers, and then notices connections that have closed, but it calls
+//!   `gone` only after the script. So in a script what is answered ([`ParkedClients::is_answered`]) was written. Not
+//!   noticed: a client that is killed in the same turn after such a script, and another module's RM_Yield.
 //!
 //! On Redis 7.2 to unblock a client within its own command stops the server at an assertion, because the command's
 //! duration is then recorded twice. So no client is released while the command runs that has parked it, on all servers
@@ -70,9 +69,9 @@ pub(crate) trait Hooks {
     fn answer(ctx: Ctx<'_>, waiter: NonZeroU64, decided: Option<Self::Answer>);
     /// Can run in the middle of a script, and in a demotion before the role has changed, so it may only change memory.
     fn left(waiter: NonZeroU64, client_id: Option<u64>);
-    /// The waiter's number may be used again. If its answer was decided, `answered` is the id of its client, whose reply
-    /// the server now writes unless it was told otherwise before.
-    fn gone(waiter: NonZeroU64, answered: Option<u64>);
+    /// The waiter's number may be used again. `decided_for` is its client if its answer was decided: the reply is
+    /// delivered now, unless the client has left before.
+    fn gone(waiter: NonZeroU64, decided_for: Option<u64>);
 }
 
 /// All parked clients that are not gone, and what was decided for them.
@@ -292,8 +291,8 @@ unsafe extern "C" fn on_free<H: Hooks>(_: *mut raw::RedisModuleCtx, data: *mut c
                 return;
             };
             let parked = H::PARKED.0.with(|parked| parked.remove(waiter.get()));
-            let answered = parked.filter(|client| client.is_decided);
-            H::gone(waiter, answered.map(|client| client.client_id));
+            let decided = parked.filter(|client| client.is_decided);
+            H::gone(waiter, decided.map(|client| client.client_id));
         },
     );
 }

@@ -35,8 +35,7 @@ pub(crate) enum LoadKind {
 pub(crate) enum ServerEvent {
     /// The server's cron ran. It runs `hz` times in a second, by the monotonic clock.
     Cron,
-    /// The event loop has returned from poll, so a new turn begins. Reported once after each
-    /// [`await_next_turn`].
+    /// The event loop has returned from poll, so a new turn begins. Reported once after each [`await_next_turn`].
     AfterSleep,
     /// All commands of the turn are carried out, and the event loop will ask for the replies of released clients.
     /// Reported once after each [`await_end_of_turn`].
