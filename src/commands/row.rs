@@ -14,7 +14,7 @@ use crate::module::redis::docs::KeyUse;
 use crate::module::redis::name::KeyString;
 use crate::module::redis::probe;
 use crate::module::reply;
-use crate::module::run::look;
+use crate::module::run::{NotRun, look};
 use dsync_engine::types::Token;
 use dsync_engine::{Family, Refusal, WrongType};
 
@@ -66,6 +66,15 @@ pub(super) enum Failure {
 impl From<WrongType> for Failure {
     fn from(WrongType: WrongType) -> Failure {
         Failure::WrongType
+    }
+}
+
+impl From<NotRun> for Failure {
+    fn from(why: NotRun) -> Failure {
+        match why {
+            NotRun::ReadOnly => Failure::Error(reply::READ_ONLY.to_owned()),
+            NotRun::WrongType => Failure::WrongType,
+        }
     }
 }
 

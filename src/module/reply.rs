@@ -5,6 +5,9 @@ use dsync_engine::answer::Answer;
 use dsync_engine::types::{Fence, Rank, new_token_buffer};
 use dsync_engine::{FullQueue, Refusal};
 
+/// The server's own words, where it refuses a write on a replica.
+pub(crate) const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+
 /// Writes the reply for an answer of the engine.
 pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
     match answer {

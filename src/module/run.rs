@@ -10,19 +10,39 @@ use super::{tick, waiters};
 use dsync_engine::types::Now;
 use dsync_engine::{Engine, Look, Visit, WrongType};
 
+/// Why the call of a command was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotRun {
+    /// Another server decides.
+    ReadOnly,
+    WrongType,
+}
+
+impl From<WrongType> for NotRun {
+    fn from(WrongType: WrongType) -> NotRun {
+        NotRun::WrongType
+    }
+}
+
 /// Runs a command's call, which may change the key. The server has accepted the command, so it accepts writes now,
 /// whatever the module last found out about that. Waiters that the call answers are released after the command's own
 /// reply, see [`release_after_reply`](waiters::release_after_reply).
+///
+/// A replica runs no such call, also one with `replica-read-only no`, to which the server passes the commands of clients:
+/// to decide there would end holds that the primary promises.
 pub(crate) fn run<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
     call: impl FnOnce(&mut Visit<'_>) -> R,
-) -> Result<R, WrongType> {
+) -> Result<R, NotRun> {
+    if !SHELL.with(|shell| shell.engine.is_serving()) {
+        return Err(NotRun::ReadOnly);
+    }
     node::make_slot_known(ctx, name.bytes());
     // Ask, because a pause may have ended since the cron last asked.
     let paused = ctx.avoid_replica_traffic();
     // `call` is there until it is made, and `result` counts from then on.
-    let (mut call, mut result) = (Some(call), Err(WrongType));
+    let (mut call, mut result) = (Some(call), Err(NotRun::WrongType));
     // Forgetting is a step of its own, because the command may then make a key of another family under this name.
     let mut forgets = true;
     loop {

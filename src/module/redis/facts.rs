@@ -66,12 +66,8 @@ impl CtxFacts {
         self.any(Self::DENY_BLOCKING | Self::MULTI | Self::LUA)
     }
 
-    /// Whether the command's client can be parked. Where it cannot, a request is a try, as with BLPOP. False also on a
-    /// writable replica, where nothing would ever serve the queue.
+    /// Whether the command's client can be parked. Where it cannot, a request is a try, as with BLPOP.
     pub(crate) fn may_block(self) -> bool {
-        self.is_primary()
-            && !self.any(
-                Self::DENY_BLOCKING | Self::MULTI | Self::LUA | Self::REPLICATED | Self::LOADING,
-            )
+        !self.any(Self::DENY_BLOCKING | Self::MULTI | Self::LUA | Self::REPLICATED | Self::LOADING)
     }
 }

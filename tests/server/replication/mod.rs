@@ -21,3 +21,4 @@ mod sentinel;
 mod split_brain;
 mod told_first;
 pub(crate) mod watched_primary;
+mod writable_replica;

@@ -163,18 +163,3 @@ fn release_in_transaction_or_script_serves_the_queue() {
     );
     waiters[2].granted();
 }
-
-/// A writable replica never serves a queue, so a request that queued there would never be answered.
-#[test]
-fn request_on_writable_replica_is_a_try() {
-    let primary = Server::start();
-    let replica = Server::builder()
-        .config("replica-read-only", "no")
-        .replica_of(&primary)
-        .start();
-    let mut client = replica.connect();
-    client.ask("DLOCK.ACQUIRE k TOKEN a").grant();
-    assert_eq!(client.ask("DLOCK.ACQUIRE k TOKEN b BLOCK 0"), Reply::Nil);
-    client.ask("DWG.ADD g TOKEN a").grant();
-    assert_eq!(client.ask("DWG.WAIT g BLOCK 0"), Reply::Nil);
-}
