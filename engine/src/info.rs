@@ -107,6 +107,15 @@ pub struct Contended<'e> {
 }
 
 impl Info<'_> {
+    /// The same of a key that is removed in so many milliseconds: no hold lasts longer.
+    #[must_use]
+    pub fn at_most_ms(mut self, ms: u64) -> Self {
+        for hold in &mut self.first_holders {
+            hold.lease_left_ms = hold.lease_left_ms.min(ms);
+        }
+        self
+    }
+
     /// Returns what is left until this moment of the body; 0 if it has none.
     pub fn left_ms(&self, until: Option<UnixMs>) -> u64 {
         until.map_or(0, |until| until.ms_left(self.now))

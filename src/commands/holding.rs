@@ -11,9 +11,9 @@ use super::info;
 use super::row::{CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
-use crate::module::run::{look, run};
-use dsync_engine::Family;
+use crate::module::run::{look_at_leases, run};
 use dsync_engine::types::{Fence, LeaseMs};
+use dsync_engine::{Family, WrongType};
 
 /// The properties of RENEW. Those of the other commands here differ from them in a few fields.
 const CHANGE: Properties = Properties {
@@ -103,7 +103,10 @@ pub(super) const fn check(family: Family) -> Row {
         args: &[KEY, TOKEN],
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
-            let left_ms = look(call.ctx, &call.key, |look| look.check(call.family, &token));
+            let left_ms = look_at_leases(call.ctx, &call.key, |look, expires_in_ms| {
+                let left_ms = look.check(call.family, &token)?;
+                Ok::<_, WrongType>(left_ms.min(expires_in_ms.unwrap_or(u64::MAX)))
+            });
             call.ctx.integer(count(left_ms??));
             Ok(())
         }),
@@ -177,9 +180,11 @@ pub(super) const fn info(family: Family) -> Row {
         run: Run::OnKey(family, |call| {
             let shown = call.parsed.number(Number::Count);
             let shown = usize::try_from(shown.unwrap_or(info::DEFAULT_COUNT)).unwrap_or_default();
-            look(call.ctx, &call.key, |look| {
-                look.info(call.family, shown)
-                    .map(|found| info::reply(call.ctx, found.as_ref()))
+            look_at_leases(call.ctx, &call.key, |look, expires_in_ms| {
+                let found = look.info(call.family, shown)?;
+                let found = found.map(|info| info.at_most_ms(expires_in_ms.unwrap_or(u64::MAX)));
+                info::reply(call.ctx, found.as_ref());
+                Ok::<_, WrongType>(())
             })??;
             Ok(())
         }),

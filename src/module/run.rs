@@ -28,8 +28,8 @@ impl From<WrongType> for NotRun {
 /// whatever the module last found out about that. Waiters that the call answers are released after the command's own
 /// reply, see [`release_after_reply`](waiters::release_after_reply).
 ///
-/// A replica runs no such call, also one with `replica-read-only no`, to which the server passes the commands of clients:
-/// to decide there would end holds that the primary promises.
+/// A replica runs no such call, also one with `replica-read-only no`, to which the server passes the commands of
+/// clients: to decide there would end holds that the primary promises.
 pub(crate) fn run<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -110,8 +110,28 @@ pub(crate) fn look<R>(
     name: &KeyString<'_>,
     call: impl FnOnce(Look<'_>) -> R,
 ) -> Result<R, WrongType> {
+    look_opened(ctx, name, |_| None, |look, _| call(look))
+}
+
+/// [`look`] for calls that tell how long holds last. They also get the milliseconds until an EXPIRE that somebody has
+/// set by hand removes the key with all holds.
+pub(crate) fn look_at_leases<R>(
+    ctx: Ctx<'_>,
+    name: &KeyString<'_>,
+    call: impl FnOnce(Look<'_>, Option<u64>) -> R,
+) -> Result<R, WrongType> {
+    look_opened(ctx, name, OpenKey::expires_in_ms, call)
+}
+
+fn look_opened<'c, R>(
+    ctx: Ctx<'c>,
+    name: &KeyString<'_>,
+    expires_in_ms: impl FnOnce(&OpenKey<'c>) -> Option<u64>,
+    call: impl FnOnce(Look<'_>, Option<u64>) -> R,
+) -> Result<R, WrongType> {
     let opened = OpenKey::open_read(ctx, name);
     let state = found(&opened)?.state;
+    let expires_in_ms = expires_in_ms(&opened);
     drop(opened);
     // A read is also served while writes are paused. Then it must not let the leases run.
     let paused = ctx.avoid_replica_traffic();
@@ -120,7 +140,7 @@ pub(crate) fn look<R>(
         let now = shell.now();
         let key = key_of(ctx, name, state);
         shell.engine.open(key);
-        call(shell.engine.look(key, now))
+        call(shell.engine.look(key, now), expires_in_ms)
     }))
 }
 

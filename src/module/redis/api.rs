@@ -49,7 +49,7 @@ require! {
     RedisModule_ReplyWithNull RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
     RedisModule_ReplyWithSimpleString RedisModule_ReplyWithArray RedisModule_ReplyWithMap
     RedisModule_ReplyWithError
-    RedisModule_OpenKey RedisModule_CloseKey RedisModule_DeleteKey RedisModule_KeyType
+    RedisModule_OpenKey RedisModule_CloseKey RedisModule_DeleteKey RedisModule_KeyType RedisModule_GetExpire
     RedisModule_ModuleTypeGetType RedisModule_ModuleTypeGetValue RedisModule_ModuleTypeSetValue
     RedisModule_CreateDataType RedisModule_GetKeyNameFromOptCtx RedisModule_GetDbIdFromOptCtx
     RedisModule_IsIOError RedisModule_LoadUnsigned RedisModule_LoadStringBuffer

@@ -78,6 +78,16 @@ impl<'a> OpenKey<'a> {
         unsafe { content_of(self.raw) }
     }
 
+    /// Returns the milliseconds until the key expires; `None` if it does not.
+    pub(crate) fn expires_in_ms(&self) -> Option<u64> {
+        if self.raw.is_null() {
+            return None;
+        }
+        // SAFETY: the key is open, which RM_GetExpire requires. For a key without EXPIRE it returns a number below 0.
+        let ms = unsafe { required!(RedisModule_GetExpire)(self.raw) };
+        u64::try_from(ms).ok()
+    }
+
     /// Stores `id`. The server first removes the present value, and calls `unlinked` and `free` for it. Returns false
     /// if the key is not open for writing or the type was not registered.
     #[must_use]

@@ -106,6 +106,41 @@ fn expiry_of_key_grants_afresh() {
     }
 }
 
+/// Somebody has set EXPIRE on a held key, which removes it with all holds: CHECK and INFO promised the whole lease.
+#[test]
+fn check_and_info_promise_no_more_than_the_ttl_of_the_key() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut client = primary.connect();
+    let requests = ["DLOCK.ACQUIRE", "DSEM.ACQUIRE", "DWG.ADD", "DONCE.BEGIN"];
+    for request in requests {
+        let family = request.split('.').next().expect("a family");
+        let limit = if family == "DSEM" { "LIMIT 2" } else { "" };
+        client.ask(format!("{request} {family} TOKEN t EX 600 {limit}"));
+        let left_ms = |server: &Server| {
+            let mut client = server.connect();
+            let check = client.ask(format!("{family}.CHECK {family} t")).as_int();
+            let info = client.ask(format!("{family}.INFO {family}"));
+            let holder = &info.field("first-holders").as_array()[0];
+            (check, holder.field("lease-left-ms").as_int())
+        };
+        for (expiry, expected) in [("PEXPIRE", 30_001..=60_000), ("PERSIST", 500_000..=600_000)] {
+            let ms = if expiry == "PEXPIRE" { "60000" } else { "" };
+            assert_eq!(client.ask(format!("{expiry} {family} {ms}")), 1);
+            replica.wait_to_catch_up_with(&primary);
+            for server in [&primary, &replica] {
+                let (check, info) = left_ms(server);
+                assert!(expected.contains(&check), "{family} {expiry}: {check}");
+                assert!(expected.contains(&info), "{family} {expiry}: {info}");
+            }
+        }
+        // A TTL beyond the lease changes nothing.
+        assert_eq!(client.ask(format!("EXPIRE {family} 6000")), 1);
+        assert!((500_000..=600_000).contains(&left_ms(&primary).0));
+        assert_eq!(client.ask(format!("{family}.RENEW {family} t")), 1);
+    }
+}
+
 #[test]
 fn expiry_taken_back_by_persist_changes_nothing() {
     let mut held = held_lock();
