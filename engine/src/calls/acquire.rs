@@ -76,8 +76,10 @@ impl Visit<'_> {
         let place = self.queue().and_then(|queue| queue.find(&request.token));
         if let Some(place) = place {
             let (rank, is_vacant) = (place.rank(), !place.is_in_line());
-            if is_vacant && place.claim.family() != family {
-                // What the token asked for is gone, and another family uses the name now.
+            let is_failed = matches!(place.verdict(), Some(Answer::GivenUp { .. }));
+            if is_vacant && (place.claim.family() != family || is_failed && self.is_done()) {
+                // What the token asked for is gone, and another family uses the name now. Or a later attempt has done
+                // the work that had failed, and the key tells so.
                 self.leave(rank);
             } else if let Some(verdict) = place.verdict() {
                 // The request was decided or withdrawn, in whatever mode it comes now.
@@ -129,6 +131,12 @@ impl Visit<'_> {
                 && overdue().is_none()
                 && matches!(body.admission(claim, None, None), Admission::Later)
         })
+    }
+
+    /// Whether the work of the key is done.
+    fn is_done(&self) -> bool {
+        let once = self.body().and_then(Body::once);
+        once.is_some_and(|once| once.done().is_some())
     }
 
     /// Answers the request if its token has a grant already.

@@ -270,6 +270,29 @@ fn kept_place_dropped_as_failed_is_told_so_when_it_asks() {
     assert_eq!(world.ask(run(1)).as_ref().map(word), Some("given up"));
 }
 
+/// A later attempt did the work, and all others were told so: the token of a place that had been dropped as failed was
+/// told FAILED for as long as its place would have been kept.
+#[test]
+fn kept_place_dropped_as_failed_is_told_done_once_the_work_is_done() {
+    let run = |token| ask(KEY, Claim::Run, token);
+    for late in [
+        run(1).max_attempts(1).keep(KEEP_MS),
+        run(1).max_attempts(9).block(),
+        run(1).max_attempts(1),
+    ] {
+        let mut world = world();
+        world.ask(run(0));
+        place(world.ask(run(1).max_attempts(1).keep(KEEP_MS)));
+        place(world.ask(run(2).max_attempts(9).keep(KEEP_MS)));
+        world.step(&Step::Fail(KEY, 0, "disk", 0));
+        let told = world.ask(late.clone());
+        assert_eq!(told.as_ref().map(word), Some("given up"), "{late:?}");
+        world.step(&Step::Complete(KEY, 2, Some("result"), None));
+        let told = world.ask(late.clone());
+        assert_eq!(told.as_ref().map(word), Some("done"), "{late:?}");
+    }
+}
+
 /// What was decided is told for what was left of the place's time, and not longer.
 #[test]
 fn decision_about_kept_place_is_told_for_the_rest_of_its_ms() {

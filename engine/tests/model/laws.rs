@@ -454,7 +454,9 @@ impl Laws {
     /// A request was answered at once, but not granted. If it had taken over a place, or came back to one with BLOCK,
     /// the place is lost.
     pub fn refused_at_once(&mut self, name: Name, token: &Token, blocks: bool, answer: &Answer) {
+        let is_done = self.keys.get(&name).is_some_and(|key| key.work.is_done());
         let decided = self.failed.get(&(name, token.clone()));
+        let decided = decided.filter(|_| !is_done);
         match answer {
             // What was decided about its kept place, which may have left a while ago.
             Answer::GivenUp { attempts, .. } if decided == Some(attempts) => {}

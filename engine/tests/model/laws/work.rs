@@ -114,6 +114,10 @@ impl WorkLaws {
         }
     }
 
+    pub fn is_done(&self) -> bool {
+        self.done.is_some()
+    }
+
     /// Returns how many attempts have failed.
     pub fn failed(&self) -> u64 {
         self.attempts - u64::from(self.running.is_some())

@@ -101,10 +101,14 @@ impl Model {
         if let Some(limit) = request.bound.filter(|limit| permits > *limit) {
             return Outcome::Now(Answer::Refused(Refusal::TooManyForLane { permits, limit }));
         }
-        // A vacant place of another family is over as soon as its token asks in this one.
+        // A vacant place of another family is over as soon as its token asks in this one. So is one that was told
+        // FAILED, if the work is done now.
+        let is_done = (self.content(name)).is_some_and(|content| content.work.done.is_some());
         self.queue(name).seats.retain(|seat| {
             let is_others = seat.claim.is_some_and(|claim| claim.family() != family);
-            !(is_others && seat.is_vacant() && seat.token.as_ref() == Some(&request.token))
+            let is_failed = matches!(seat.verdict(), Some(Answer::GivenUp { .. }));
+            let is_over = is_others || is_failed && is_done;
+            !(is_over && seat.is_vacant() && seat.token.as_ref() == Some(&request.token))
         });
         let same_token = |seat: &&ModelSeat| seat.token.as_ref() == Some(&request.token);
         let found = self.seats(name).iter().find(same_token);
