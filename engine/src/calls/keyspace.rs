@@ -58,9 +58,7 @@ impl Engine {
         let queue = self.queues.find(db, name);
         if let Some(id) = queue {
             self.queues.set_due(id);
-            if let Some(queue) = self.queues.get_mut(id) {
-                queue.lanes.sort_anew();
-            }
+            self.queues.value_left(id);
         }
         queue.is_some()
     }

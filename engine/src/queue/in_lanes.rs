@@ -24,9 +24,22 @@ impl Queues {
 
     /// Returns the lanes of a queue, if it keeps any, as those of this value: see [`Lanes::belong_to`].
     pub fn lanes_of(&mut self, id: QueueId, state: Option<StateId>) -> Option<&mut Lanes> {
+        let (of, turn) = ((state, self.turns_from), self.next_turn());
         let lanes = self.queues.get_mut(&id)?.lanes.get_mut()?;
-        lanes.belong_to((state, self.turns_from));
+        lanes.belong_to(of, turn);
         Some(lanes)
+    }
+
+    /// Notes that the name of the queue has another value, or none.
+    pub fn value_left(&mut self, id: QueueId) {
+        let turn = self.next_turn();
+        if let Some(lanes) = self
+            .queues
+            .get_mut(&id)
+            .and_then(|queue| queue.lanes.get_mut())
+        {
+            lanes.removed(turn);
+        }
     }
 
     /// Begins to keep lanes in a queue. Returns false if it kept them already.

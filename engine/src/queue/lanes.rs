@@ -13,7 +13,8 @@
 //! empty it in one step.
 //!
 //! What a lane has in use is a copy: the holds have the truth. [`Lanes::sort`] copies it, in slices, whenever the value of
-//! the key is another one or a server takes over. Until it is done, nobody is chosen.
+//! the key is another one or a server takes over. Until it is done, nobody is chosen. A value that leaves the name
+//! takes its holds with it, which is an end of them here: the lanes that had some get a new turn when they are sorted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +43,8 @@ struct Lane {
     in_use: InUse,
     /// `in_use` has not been copied from the holds since the lane has come.
     is_new: bool,
+    /// The [`Seating::removed`] of the value whose holds `in_use` counts.
+    counted_since: Turn,
     line: BTreeMap<Rank, Ask>,
     vacant: usize,
     kept: usize,
@@ -66,6 +69,8 @@ pub struct Lanes {
 struct Seating {
     /// The value whose holds are counted, and the turn from which turns count: up to it a lane has none.
     of: (Option<StateId>, Turn),
+    /// The turn that the lanes got whose holds left with a value, when one last did.
+    removed: Turn,
     seats: BTreeSet<Seat>,
     heads: BTreeSet<(Order, u32)>,
     /// The lanes in which somebody waits, by their first places.
@@ -91,6 +96,15 @@ impl Lane {
         let fits = ask.lane_limit.is_none_or(|most| after <= u64::from(most));
         let turn = if turn > turns_from { turn } else { Turn(0) };
         fits.then_some((ask.permits, (permits, turn, *rank)))
+    }
+
+    /// Returns the turn of the lane, if the last removal of a value had this turn.
+    fn turn(&self, removed: Turn) -> Turn {
+        let has_lost_holds = self.counted_since != removed && self.in_use.permits > 0;
+        match has_lost_holds {
+            true => removed,
+            false => self.in_use.turn,
+        }
     }
 
     fn first(&self) -> Option<Rank> {
@@ -205,7 +219,10 @@ impl Lanes {
 
     /// Notes what a lane has in use after a grant or the end of a hold, and the turn that it has from then on.
     pub fn note(&mut self, name: &[u8], in_use: InUse) {
-        self.change(name, |lane| lane.in_use = in_use);
+        let removed = self.seating.removed;
+        self.change(name, |lane| {
+            (lane.in_use, lane.counted_since) = (in_use, removed);
+        });
     }
 
     /// Changes a lane to which a place comes. If it is new, it comes with this turn.
@@ -235,14 +252,24 @@ impl Lanes {
         self.seating.unsorted = Some(LaneName::default());
     }
 
+    /// Notes that the value has left the name, and its holds with it: the lanes that had some get this turn.
+    pub fn removed(&mut self, turn: Turn) {
+        self.seating.removed = turn;
+        self.sort_anew();
+    }
+
     /// Notes which value's holds are counted, and from where turns count. If these are others than before, the lanes
-    /// must be sorted anew. When a server takes over, nobody is chosen.
-    pub fn belong_to(&mut self, of: (Option<StateId>, Turn)) {
-        if self.seating.of != of {
-            self.sort_anew();
-            self.chosen.take_if(|_| of.1 != self.seating.of.1);
-            self.seating.of = of;
+    /// must be sorted anew, and `turn` is that of a removal. When a server takes over, nobody is chosen.
+    pub fn belong_to(&mut self, of: (Option<StateId>, Turn), turn: Turn) {
+        let before = self.seating.of;
+        if before.0 != of.0 {
+            self.removed(turn);
         }
+        if before.1 != of.1 {
+            self.sort_anew();
+            self.chosen = None;
+        }
+        self.seating.of = of;
     }
 
     /// Goes on where these lanes have left off, which had the same places and more.
@@ -273,7 +300,10 @@ impl Lanes {
     }
 
     fn sort_lane(&mut self, name: &LaneName, now: InUse, is_touched: bool) {
+        let removed = self.seating.removed;
         let is_empty = self.change(name.as_bytes(), |lane| {
+            lane.in_use.turn = lane.turn(removed);
+            lane.counted_since = removed;
             // The turn of a lane with holds is older than its first place here.
             if std::mem::take(&mut lane.is_new) && now.permits > 0 {
                 lane.in_use.turn = now.turn;
@@ -349,7 +379,7 @@ impl Lanes {
 
     pub fn turn(&self, name: &LaneName) -> Turn {
         let lane = self.lanes.get(name);
-        lane.map_or(Turn::default(), |lane| lane.in_use.turn)
+        lane.map_or(Turn::default(), |lane| lane.turn(self.seating.removed))
     }
 
     /// Returns how many places in line the lane has, and how many of these are kept.

@@ -114,12 +114,12 @@ impl Queues {
         if !self.get(id).is_some_and(|queue| self.is_flushed(queue)) {
             return;
         }
+        self.value_left(id);
         let Some(queue) = self.queues.get_mut(&id) else {
             return;
         };
         queue.space = self.spaces.of(queue.db);
         queue.kept_from = self.last_number;
-        queue.lanes.sort_anew();
         let (kept, before) = (queue.kept(), queue.by_family());
         if kept == 0 {
             return;

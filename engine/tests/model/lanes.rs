@@ -411,6 +411,38 @@ fn lanes_keep_their_turns_when_a_flush_drops_most_places() {
     assert_eq!(release(&mut world, 3), [(2, "granted")]);
 }
 
+/// The value leaves its name with holds of lane 1, or of lanes 1 and 3, while lane 2 waits, which came after their
+/// grants and has had nothing, and lane 1 waits behind it. Lane 1 was served first: its turn was that of its grant.
+#[test]
+fn lane_that_had_holds_is_behind_one_that_had_none_after_removal() {
+    let removals = [
+        Step::Delete(KEY),
+        Step::Overwrite(KEY),
+        Step::Rename(KEY, OTHER),
+        Step::Flush(None),
+        Step::Swap(KEY.0, 1),
+    ];
+    for (limit, holders) in [(1, 1), (2, 2)] {
+        for removal in &removals {
+            let mut world = world();
+            let waits = |token, lane| waits(token, lane).limit(limit);
+            for (token, lane) in [(0, 1), (1, 3)].into_iter().take(holders) {
+                assert_eq!(told(&mut world, waits(token, lane)), "granted");
+            }
+            for (token, lane) in [(2, 2), (3, 1), (4, 2), (5, 1)] {
+                assert_eq!(told(&mut world, waits(token, lane)), "waits");
+            }
+            world.step(removal);
+            if matches!(removal, Step::Overwrite(_)) {
+                world.step(&Step::Delete(KEY));
+            }
+            let mut served = vec![(2, "granted"), (3, "granted")];
+            served.truncate(holders);
+            assert_eq!(world.tick(), served, "{removal:?}");
+        }
+    }
+}
+
 /// A large request that was chosen to wait for its permits is still the one to be served.
 #[test]
 fn chosen_place_stays_chosen_when_a_flush_drops_most_places() {

@@ -69,6 +69,7 @@ impl Model {
     }
 
     pub fn delete(&mut self, name: Name) {
+        self.holds_leave(name);
         self.values.retain(|(n, _)| *n != name);
     }
 
@@ -79,6 +80,7 @@ impl Model {
 
     pub fn rename(&mut self, from: Name, to: Name) {
         self.delete(to);
+        self.holds_leave(from);
         for (name, _) in self.values.iter_mut().filter(|(name, _)| *name == from) {
             *name = to;
         }
@@ -86,6 +88,7 @@ impl Model {
 
     pub fn flush(&mut self, db: Option<i32>) {
         let is_flushed = |d: i32| db.is_none_or(|db| d == db);
+        self.all_holds_leave(is_flushed);
         self.values.retain(|((d, _), _)| !is_flushed(*d));
         for queue in self.queues.iter_mut().filter(|q| is_flushed(q.name.0)) {
             queue.seats.retain_mut(|seat| {
@@ -97,6 +100,7 @@ impl Model {
     }
 
     pub fn swap(&mut self, a: i32, b: i32) {
+        self.all_holds_leave(|db| db == a || db == b);
         for ((db, _), _) in &mut self.values {
             *db = if *db == a {
                 b
@@ -105,6 +109,15 @@ impl Model {
             } else {
                 *db
             };
+        }
+    }
+
+    /// The values of these databases leave their names.
+    fn all_holds_leave(&mut self, leaves: impl Fn(i32) -> bool) {
+        let names = self.values.iter().map(|(name, _)| *name);
+        let names: Vec<Name> = names.filter(|(db, _)| leaves(*db)).collect();
+        for name in names {
+            self.holds_leave(name);
         }
     }
 

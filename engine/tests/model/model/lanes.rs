@@ -63,6 +63,20 @@ impl Model {
         self.forget_lanes(name);
     }
 
+    /// The value leaves the name: for each lane that has holds there, they end at once.
+    pub(super) fn holds_leave(&mut self, name: Name) {
+        if self.seats(name).is_empty() {
+            return;
+        }
+        let turn = self.number();
+        let lanes = self.queue(name).turns.0.clone();
+        for (lane, _) in lanes {
+            if self.in_use(name, &lane) > 0 {
+                self.queue(name).turns.set(&lane, turn);
+            }
+        }
+    }
+
     /// A request or a vacant place comes to the queue: its lane keeps the turn that it has.
     pub(super) fn come(&mut self, name: Name, lane: &LaneName) {
         if !self.names_lanes(name) && !lane.is_nameless() {

@@ -131,7 +131,7 @@ fn server_that_takes_over_serves_lanes_in_the_order_of_their_first_places() {
     assert!(semaphore.serve_one().is_none());
     // Lane 2 was granted first, so it would be the next among equals.
     let turns_from = Turn(semaphore.number());
-    semaphore.lanes.belong_to((None, turns_from));
+    semaphore.lanes.belong_to((None, turns_from), turns_from);
     semaphore.limit = 6;
     let mut served = Vec::new();
     while let Some((_, lane, _)) = semaphore.serve_one() {
@@ -238,7 +238,7 @@ fn lane_that_changes_before_it_is_sorted_has_one_seat() {
     semaphore.ask(&lane(2), one(1));
     assert!(semaphore.sort());
     let turns_from = Turn(semaphore.number());
-    semaphore.lanes.belong_to((None, turns_from));
+    semaphore.lanes.belong_to((None, turns_from), turns_from);
     let copy = |lane_of: &_| InUse {
         permits: 1 + u64::from(*lane_of == lane(2)),
         turn: Turn(0),
