@@ -103,18 +103,12 @@ impl Engine {
     }
 
     /// Notes that the client on a kept place does not wait any more; the place is kept from now on. Returns the request
-    /// that waited, and its family; `None` if the place is not kept.
-    pub(crate) fn detach(
-        &mut self,
-        queue: QueueId,
-        rank: Rank,
-        now: Now,
-    ) -> Option<(WaiterId, Family)> {
+    /// that waited; `None` if the place is not kept.
+    pub(crate) fn detach(&mut self, queue: QueueId, rank: Rank, now: Now) -> Option<WaiterId> {
         let place = self.queues.get(queue)?.place(rank)?;
-        let (ms, family) = (place.standing.keep()?.ms, place.claim.family());
-        let until = self.term.keep_until(ms, now);
+        let until = self.term.keep_until(place.standing.keep()?.ms, now);
         let parked = self.queues.detach(queue, rank, until)?;
-        Some((parked.waiter, family))
+        Some(parked.waiter)
     }
 
     /// Indexes the state under its deadlines, on a server that decides: see [`Store::index`].

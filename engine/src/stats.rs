@@ -21,9 +21,10 @@ pub struct Counters {
     pub disconnected: u64,
     /// Ended as [`End::Undelivered`].
     pub undelivered: u64,
-    /// Waits that ran out, and kept places that were not asked for in time.
+    /// Requests that left the queue because their wait had run out, or because nobody asked in time for their kept
+    /// place.
     pub wait_timeouts: u64,
-    /// Requests that left the queue because their connection closed.
+    /// Requests that left the queue because their connection closed. One with a kept place does not leave it so.
     pub wait_disconnects: u64,
     pub limit_changes: u64,
 }

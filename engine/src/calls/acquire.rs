@@ -201,7 +201,7 @@ impl Visit<'_> {
     /// Keeps a place from now on for the same request with QUEUE, which has come again.
     fn keep_on(&mut self, rank: Rank, client: ClientId) -> Asking {
         self.comes_due_in(0);
-        if let Some((waiter, _)) = self.detach(rank) {
+        if let Some(waiter) = self.detach(rank) {
             self.engine.effects.wake(waiter, Answer::Superseded);
         }
         Asking::new(rank, client, None)

@@ -21,23 +21,23 @@ impl Engine {
     pub fn disconnected(&mut self, client: ClientId, now: Now) -> bool {
         let place = self.queues.waiter_of(client);
         let place = place.and_then(|waiter| self.queues.place_of(waiter));
-        let family = place.and_then(|place| self.depart(place, self.settings.rejoin_ms, now));
-        if let Some(family) = family {
+        let ended = place.and_then(|place| self.depart(place, self.settings.rejoin_ms, now));
+        if let Some(family) = ended {
             self.stats.counters_mut(family).wait_disconnects += 1;
         }
         self.agenda.closed(client, &self.store) || place.is_some()
     }
 
-    /// Removes the waiter at this place, and leaves the place vacant for so long if the client chose the token. A kept
-    /// place stays one. Returns its family.
+    /// Removes the waiter at this place, and leaves the place vacant for so long if the client chose the token. Returns
+    /// the family of the wait that ends so; `None` for a kept place, which stays one.
     fn depart(
         &mut self,
         (queue, rank): (QueueId, Rank),
         rejoin_ms: u64,
         now: Now,
     ) -> Option<Family> {
-        if let Some((_, family)) = self.detach(queue, rank, now) {
-            return Some(family);
+        if self.detach(queue, rank, now).is_some() {
+            return None;
         }
         let left = self.queues.leave(queue, rank)?;
         let family = left.family();
@@ -55,7 +55,10 @@ impl Engine {
     /// Returns whether it waited.
     pub fn leave(&mut self, waiter: WaiterId, now: Now) -> bool {
         let place = self.queues.place_of(waiter);
-        place.and_then(|place| self.depart(place, 0, now)).is_some()
+        if let Some(place) = place {
+            self.depart(place, 0, now);
+        }
+        place.is_some()
     }
 
     /// Notes that a grant could not be delivered: its hold ends as soon as the server can write, and the next waiter is

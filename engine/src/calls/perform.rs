@@ -105,8 +105,8 @@ impl Visit<'_> {
 
     /// Answers a request whose wait has run out, or gives up a vacant place.
     fn run_out(&mut self, rank: Rank) {
-        if let Some((waiter, family)) = self.detach(rank) {
-            self.count_timeout(family);
+        // The wait goes on without a client, so no time-out is counted: the token may ask again for its kept place.
+        if let Some(waiter) = self.detach(rank) {
             return self.engine.effects.wake(waiter, Answer::NotGranted);
         }
         let decided = self.queue().and_then(|queue| queue.answer_for(rank));

@@ -144,8 +144,8 @@ impl Visit<'_> {
     }
 
     /// Notes that the client on a kept place does not wait any more; the place is kept from now on. Returns the request
-    /// that waited, and its family; `None` if the place is not kept.
-    pub(crate) fn detach(&mut self, rank: Rank) -> Option<(WaiterId, Family)> {
+    /// that waited; `None` if the place is not kept.
+    pub(crate) fn detach(&mut self, rank: Rank) -> Option<WaiterId> {
         self.engine.detach(self.queue?, rank, self.now)
     }
 

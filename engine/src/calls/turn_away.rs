@@ -70,7 +70,7 @@ impl Visit<'_> {
             && Some(queue) == self.queue
         {
             match self.detach(rank) {
-                Some((waiter, _)) => self.engine.effects.wake(waiter, why.clone()),
+                Some(waiter) => self.engine.effects.wake(waiter, why.clone()),
                 None => self.tell(rank, why.clone()),
             }
         }

@@ -94,6 +94,36 @@ fn each_way_a_wait_ends_is_counted_by_itself() {
     assert_eq!((times.classes[3], times.total_ms), (1, 200));
 }
 
+/// A helper that asks again, in slices of BLOCK, waits on: each slice was counted as a wait that had run out.
+#[test]
+fn wait_with_a_kept_place_ends_once_however_often_its_client_asks() {
+    let mut world = world();
+    let asks = || exclusive(2).keep(1_000);
+    let ends = |world: &World| {
+        let told = counters(world, Family::Lock);
+        (told.wait_timeouts, told.wait_disconnects)
+    };
+    world.ask(exclusive(1));
+    for _ in 0..3 {
+        world.ask(asks());
+        world.ask(exclusive(2).block_ms(50));
+        assert_eq!(world.after_ms(100), [(2, "not granted")]);
+    }
+    world.ask(exclusive(2).block());
+    world.step(&Step::Disconnect(2));
+    assert_eq!(ends(&world), (0, 0), "its place is kept");
+    world.after_ms(1_000);
+    assert_eq!(ends(&world), (1, 0), "nobody has asked for it");
+
+    world.ask(exclusive(2).keep(1_000).conn(3));
+    world.ask(exclusive(2).block().conn(3));
+    world.after_ms(500);
+    world.step(&Step::Release(KEY, Family::Lock, 1));
+    let told = counters(&world, Family::Lock);
+    assert_eq!((told.granted_after_wait, ends(&world)), (1, (1, 0)));
+    assert_eq!(world.primary.engine.stats().wait_times.total_ms, 500);
+}
+
 #[test]
 fn lanes_are_counted_while_somebody_waits_in_them() {
     let mut world = world();

@@ -256,6 +256,34 @@ fn group_wait_counts_as_a_waiter_but_not_as_a_grant() {
     wait_until_all_is_quiet(&server);
 }
 
+/// Nine clients that asked again for their kept places in slices of BLOCK, as helpers do, and never gave up, were
+/// counted as 3,962 waits that had run out.
+#[test]
+fn wait_in_slices_on_a_kept_place_counts_as_one() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.ask("DLOCK.ACQUIRE k TOKEN holder EX 600").grant();
+    for _ in 0..3 {
+        assert_eq!(
+            client.ask("DLOCK.ACQUIRE k TOKEN t QUEUE 1000").as_array()[0],
+            "WAITING"
+        );
+        assert!(client.ask("DLOCK.ACQUIRE k TOKEN t BLOCK 20").is_nil());
+    }
+    server.waiting("DLOCK.ACQUIRE k TOKEN t BLOCK 0").close();
+    server.wait_for_blocked(0);
+    let granted = ("granted_at_once", 1);
+    assert_eq!(counters(&server, "lock"), counts([granted]));
+    // Nobody asks any more.
+    eventually("the end of the wait", SOON, || {
+        metric(&server, "lock_waiters") == 0
+    });
+    assert_eq!(
+        counters(&server, "lock"),
+        counts([granted, ("wait_timeouts", 1)])
+    );
+}
+
 #[test]
 fn wait_histogram_has_every_wait_that_ended_in_a_grant() {
     let server = Server::start();
