@@ -97,6 +97,7 @@ const MIX: Mix = Mix {
     ttls: false,
     flushes: true,
     faults: false,
+    strays: false,
     oldest: Version::V0_4_0,
     quits: false,
     one_by_one: false,

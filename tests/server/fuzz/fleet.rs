@@ -1,7 +1,8 @@
 //! The servers of a run, and what happens to them as a whole: comparisons, changes of the primary, kills.
 //!
 //! There are a primary and a replica, both with an AOF that is synced before each reply, and a replica of the replica.
-//! The first two change roles. All read one wall clock, and each may be on a host of its own.
+//! The first two change roles. The third takes writes of clients (`replica-read-only no`), but those of the module it
+//! must refuse. All read one wall clock, and each may be on a host of its own.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -82,7 +83,7 @@ impl Fleet {
         let servers = vec![
             start(0, with_aof(builder(), "always", "yes")),
             start(1, with_aof(builder(), "always", "yes")),
-            start(2, builder()),
+            start(2, builder().config("replica-read-only", "no")),
         ];
         let mut fleet = Fleet {
             servers,
@@ -163,10 +164,25 @@ impl Fleet {
                 everysec,
             } => self.lose_power(driver, *kept_per_cent, *everysec),
             Step::Clock { ms } => self.set_clock(driver, *ms),
+            Step::Stray { database, request } => self.stray(*database, request),
             Step::Cut { hosts } => hosts.iter().for_each(|host| self.hosts[*host].cut_off()),
             Step::Join => self.hosts.iter().for_each(Host::join),
             other => panic!("'{other}' is not for servers"),
         }
+    }
+
+    #[track_caller]
+    fn stray(&self, database: usize, request: &FuzzRequest) {
+        let mut client = self.servers[2].connect();
+        let selected = client.ask(format!("SELECT {database}"));
+        let reply = client.call(&request.words);
+        let is_loading = |reply: &Reply| reply.is_error() && reply.error().starts_with("LOADING");
+        let is_refused = reply.is_error() && reply.error().starts_with("READONLY");
+        assert!(
+            is_refused || is_loading(&selected) || is_loading(&reply),
+            "{:?} on a replica: {reply:?}",
+            request.words
+        );
     }
 
     #[track_caller]

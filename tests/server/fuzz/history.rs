@@ -32,6 +32,7 @@ const MIX: Mix = Mix {
     ttls: true,
     flushes: true,
     faults: false,
+    strays: false,
     oldest: Version::V0_4_0,
     quits: false,
     one_by_one: true,

@@ -66,6 +66,7 @@ const MIX: Mix = Mix {
     ttls: true,
     flushes: true,
     faults: true,
+    strays: true,
     oldest: Version::V0_4_0,
     quits: true,
     one_by_one: false,

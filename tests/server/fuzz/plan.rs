@@ -23,6 +23,8 @@ pub struct Mix {
     pub flushes: bool,
     /// Whether settings change, memory runs short, files are written, links break, and data are reloaded.
     pub faults: bool,
+    /// Whether clients also write to the replica that takes writes, which must refuse that.
+    pub strays: bool,
     /// The oldest module that must know the requests.
     pub oldest: Version,
     /// Whether clients send QUIT or a broken request behind their requests. Modules up to 0.4.0 gave the grant of such a
@@ -120,7 +122,18 @@ impl Plan {
             910..920 => Step::Settle,
             920..930 => self.give_up(view),
             930..950 if self.mix.faults => self.fault(),
+            950..960 if self.mix.strays => self.stray(view),
             _ => self.send(view),
+        }
+    }
+
+    /// A well-formed write to the replica, without words that only a connection to the primary has a meaning for.
+    fn stray(&mut self, view: &dyn RunView) -> Step {
+        let (database, request) = self.request(view, false);
+        let is_plain = !request.odd && !request.words.iter().any(|word| word.contains('$'));
+        match is_plain && is_write(&request) {
+            true => Step::Stray { database, request },
+            false => self.send(view),
         }
     }
 
@@ -451,5 +464,16 @@ impl Plan {
             _ => return Step::Reload,
         };
         Step::operator(&[&line])
+    }
+}
+
+/// Whether the request is a command of the module that may change its key.
+fn is_write(request: &FuzzRequest) -> bool {
+    let name = request.words[0].to_ascii_uppercase();
+    match name.split_once('.') {
+        Some(("DLOCK" | "DSEM" | "DWG" | "DONCE", verb)) => {
+            !["CHECK", "INFO", "GET"].contains(&verb)
+        }
+        _ => false,
     }
 }

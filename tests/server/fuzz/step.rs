@@ -12,6 +12,7 @@
 //! power-loss 37                                   the same; 37 % of what was not synced is there all the same
 //! power-loss-everysec 37                          the same, while writes are synced each second
 //! clock -3600000                                  the servers' wall clock is an hour behind from now on
+//! stray 1 DLOCK.ACQUIRE a TOKEN t5                a request in this database to the replica that takes writes
 //! cut 0 2                                         the hosts of these servers are cut off, until `join`
 //! ```
 //!
@@ -95,6 +96,11 @@ pub enum Step {
     Clock {
         ms: i64,
     },
+    /// A client writes to the replica that takes writes, which must refuse that.
+    Stray {
+        database: usize,
+        request: FuzzRequest,
+    },
     /// No packet reaches or leaves the hosts of these servers, until [`Step::Join`].
     Cut {
         hosts: Vec<usize>,
@@ -143,6 +149,13 @@ impl Step {
                 everysec: first == "power-loss-everysec",
             },
             "clock" => Step::Clock { ms: plain(rest)? },
+            "stray" => {
+                let (database, request) = rest.split_once(' ').unwrap_or((rest, ""));
+                Step::Stray {
+                    database: plain(database)?,
+                    request: read_request(request)?,
+                }
+            }
             "cut" => Step::Cut {
                 hosts: rest.split(' ').map(plain).collect::<Result<_, _>>()?,
             },
@@ -207,6 +220,10 @@ impl fmt::Display for Step {
                 write!(f, "power-loss{lazily} {kept_per_cent}")
             }
             Step::Clock { ms } => write!(f, "clock {ms}"),
+            Step::Stray { database, request } => {
+                write!(f, "stray {database}")?;
+                write_request(f, request)
+            }
             Step::Cut { hosts } => {
                 f.write_str("cut")?;
                 hosts.iter().try_for_each(|host| write!(f, " {host}"))
@@ -220,15 +237,18 @@ impl fmt::Display for Step {
                 }
                 for (nth, request) in requests.iter().enumerate() {
                     f.write_str(if nth == 0 { "" } else { " |" })?;
-                    f.write_str(if request.odd { " ?" } else { "" })?;
-                    for word in &request.words {
-                        write!(f, " {}", spelled(word))?;
-                    }
+                    write_request(f, request)?;
                 }
                 Ok(())
             }
         }
     }
+}
+
+fn write_request(f: &mut fmt::Formatter<'_>, request: &FuzzRequest) -> fmt::Result {
+    f.write_str(if request.odd { " ?" } else { "" })?;
+    let mut words = request.words.iter();
+    words.try_for_each(|word| write!(f, " {}", spelled(word)))
 }
 
 /// The name of a connection.
@@ -326,6 +346,10 @@ fn steps_are_read_as_they_were_written() {
             everysec: true,
         },
         Step::Clock { ms: -3_600_000 },
+        Step::Stray {
+            database: 1,
+            request: FuzzRequest::line("DLOCK.RELEASE a t5"),
+        },
         Step::Cut { hosts: vec![0, 2] },
         Step::Join,
     ];

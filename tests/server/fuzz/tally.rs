@@ -35,6 +35,7 @@ impl Tally {
             } => Some("disk: power lost"),
             Step::PowerLoss { everysec: true, .. } => Some("disk: power lost, synced each second"),
             Step::Clock { .. } => Some("server: wall clock set"),
+            Step::Stray { .. } => Some("write to a replica that takes writes"),
             Step::Cut { hosts } => Some(match hosts.len() {
                 1 => "link: a host cut off",
                 _ => "link: several hosts cut off",

@@ -35,6 +35,8 @@ fn run(seed: u64, stage: Duration, old: &Path, oldest: Version) {
     let mix = Mix {
         oldest,
         quits: false,
+        // Before this version a replica that takes writes carried them out.
+        strays: false,
         ..MIX
     };
     let mut plan = Plan::new(seed, mix);
