@@ -158,12 +158,20 @@ impl Engine {
         now: Now,
     ) {
         self.queues.note_flush(db, name);
-        if self.queues.find_kept(db, name).is_none() {
+        // A server that decides has checked that there is room, if vacant places make way.
+        if !places.is_empty() && self.queues.find(db, name).is_none() {
+            if self.is_serving() {
+                let more = places.len() as u64;
+                self.queues.give_up_vacant(None, more, &self.settings);
+            }
+            let places = places.into_iter().map(|place| self.kept_place(place, now));
+            let places = places.collect();
+            self.queues.make_kept(db, name, places);
+        } else if self.queues.find_kept(db, name).is_none() {
             for place in places {
-                // A server that decides has checked that there is room, if vacant places make way.
                 if self.is_serving() {
                     let queue = self.queues.find(db, name);
-                    self.queues.give_up_vacant(queue, &self.settings);
+                    self.queues.give_up_vacant(queue, 1, &self.settings);
                 }
                 self.put_place(db, name, place, now);
             }
@@ -254,12 +262,7 @@ impl Engine {
     /// here for the same claim and lane goes on waiting, on that place; for another it is told why not. Does nothing if
     /// another token has the rank.
     fn put_place(&mut self, db: Db, name: &[u8], kept: KeptPlace, now: Now) {
-        self.term.fences.adopt(kept.rank.0, now);
-        let from = TakeOver::at(now, self.settings.takeover_grace_ms);
-        let until = self.term.give_to_place(from.until(kept.keep_ms));
-        let age_ms = now.unix().0.saturating_sub(kept.since.0);
-        let since = MonoUs(now.mono.0.saturating_sub(age_ms.saturating_mul(1_000)));
-        let mut place = Place::kept(kept, since, until);
+        let mut place = self.kept_place(kept, now);
         let queue = self.queues.find_or_make(db, name);
         let found = self.queues.get(queue);
         let before = found.and_then(|queue| queue.find(&place.token));
@@ -284,5 +287,15 @@ impl Engine {
             }
         }
         self.queues.join(queue, place);
+    }
+
+    /// Returns a kept place on which nobody waits, as another server or a file says.
+    fn kept_place(&mut self, kept: KeptPlace, now: Now) -> Place {
+        self.term.fences.adopt(kept.rank.0, now);
+        let from = TakeOver::at(now, self.settings.takeover_grace_ms);
+        let until = self.term.give_to_place(from.until(kept.keep_ms));
+        let age_ms = now.unix().0.saturating_sub(kept.since.0);
+        let since = MonoUs(now.mono.0.saturating_sub(age_ms.saturating_mul(1_000)));
+        Place::kept(kept, since, until)
     }
 }

@@ -22,7 +22,7 @@ impl Visit<'_> {
         }
         let (queues, settings) = (&mut self.engine.queues, &self.engine.settings);
         queues.check_room(self.queue, 1, false, settings)?;
-        queues.give_up_vacant(self.queue, settings);
+        queues.give_up_vacant(self.queue, 1, settings);
         Ok(())
     }
 

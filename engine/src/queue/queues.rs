@@ -154,6 +154,23 @@ impl Queues {
         self.change(id, |queue| queue.join(place, turn));
     }
 
+    /// Makes the queue of a name that has none, of these kept places of one family, whose ranks rise and whose tokens
+    /// differ. Much faster than to add one after the other.
+    pub fn make_kept(&mut self, db: Db, name: &[u8], places: Vec<Place>) {
+        let Some(first) = places.first() else { return };
+        let (family, all) = (first.claim.family(), places.len() as u64);
+        let id = self.find_or_make(db, name);
+        self.places += all;
+        self.kept += all;
+        self.waiting[family as usize] += all;
+        for place in &places {
+            self.list(id, place.rank(), &place.presence);
+        }
+        let turn = Turn(self.number());
+        self.last_number += all;
+        self.change(id, |queue| queue.join_all(places, turn));
+    }
+
     /// Puts a watcher into a queue, perhaps one whose answer is decided already.
     pub fn watch(&mut self, id: QueueId, rank: Rank, watcher: Watcher, decided: Option<Answer>) {
         self.places += 1;

@@ -44,16 +44,18 @@ impl Queues {
         })
     }
 
-    /// Gives up vacant places, the oldest first, until there is room for one more place in a queue.
-    pub fn give_up_vacant(&mut self, queue: Option<QueueId>, settings: &Settings) {
+    /// Gives up vacant places, the oldest first, until there is room for so many more places in a queue.
+    pub fn give_up_vacant(&mut self, queue: Option<QueueId>, more: u64, settings: &Settings) {
         let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
         while let Some(id) = queue
-            && let Some(full) = self.get(id).filter(|queue| queue.len() as u64 >= per_key)
+            && let Some(full) = self
+                .get(id)
+                .filter(|queue| queue.len() as u64 + more > per_key)
             && let Some(rank) = full.oldest_vacant()
         {
             self.leave(id, rank);
         }
-        while self.places >= server
+        while self.places + more > server
             && let Some((_, rank, id)) = self.vacant.first().copied()
         {
             self.leave(id, rank);

@@ -285,6 +285,23 @@ impl WaitQueue {
         places.insert(place.rank(), place);
     }
 
+    /// Puts kept places into the queue, which is empty: see [`Queues::make_kept`](super::queues::Queues::make_kept). The
+    /// lane of the first of them has this turn, and the next one has a later one.
+    pub(super) fn join_all(&mut self, places: Vec<Place>, turn: Turn) {
+        if places.iter().any(|place| !place.lane.is_nameless()) {
+            self.begin_lanes();
+        }
+        for (n, place) in (0..).zip(&places) {
+            self.lanes.enter(place, Turn(turn.0 + n));
+            self.index.count(place, true);
+        }
+        let tokens = places.iter();
+        let tokens = tokens.map(|place| (place.token.clone(), place.rank()));
+        self.index.by_token = tokens.collect();
+        let places = places.into_iter();
+        self.line = places.map(|place| (place.rank(), place)).collect();
+    }
+
     /// Notes that nobody waits on a kept place any more. Returns who was there; `None` if there is no such place.
     pub(super) fn detach(&mut self, rank: Rank, until: LeaseUs) -> Option<Presence> {
         let place = self.line.get_mut(&rank).filter(|place| place.is_kept())?;

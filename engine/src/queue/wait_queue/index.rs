@@ -34,9 +34,14 @@ impl Index {
                 false => self.by_token.remove(&place.token),
             };
         }
-        if !place.is_in_line() {
-            return;
+        if place.is_in_line() {
+            self.count(place, comes);
         }
+    }
+
+    /// Notes a place in line, but for its token.
+    pub(super) fn count(&mut self, place: &Place, comes: bool) {
+        let rank = place.rank();
         let list = |set: &mut BTreeSet<(u32, Rank)>, number: u32| match comes {
             true => set.insert((number, rank)),
             false => set.remove(&(number, rank)),
