@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::hold::Grant;
+use crate::hold::{Grant, GrantView};
 use crate::short_bytes::LaneName;
 use crate::types::{Claim, Fence, LeaseMs, Rank, Token, UnixMs};
 
@@ -104,6 +104,21 @@ pub enum Change {
     /// What the present holds have displaced, none of which has been heard of. For a saved state: elsewhere the GRANT
     /// itself displaces.
     Displaced(Displaced),
+}
+
+/// A change whose texts belong to somebody else if it is a GRANT, of which a saved state may have very many.
+pub(crate) enum ChangeView<'a> {
+    Grant(GrantView<'a>),
+    Other(Change),
+}
+
+impl From<ChangeView<'_>> for Change {
+    fn from(change: ChangeView<'_>) -> Self {
+        match change {
+            ChangeView::Grant(grant) => Change::Grant(grant.into()),
+            ChangeView::Other(change) => change,
+        }
+    }
 }
 
 /// What a GRANT has taken the place of, and what comes back if its hold ends undelivered.

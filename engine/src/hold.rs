@@ -1,10 +1,10 @@
 //! One hold: what is granted to one token.
 //!
-//! Guaranteed: a [`Hold`] takes 56 bytes, and no allocation in the usual case (a UUID for a token, no owner), because a
-//! server may have a million held locks. It keeps every value exactly.
+//! Guaranteed: a [`Hold`] takes 56 bytes, and no allocation in the usual case (a UUID or a text of up to 16 bytes for a
+//! token, no owner), because a server may have a million held locks. It keeps every value exactly.
 //!
 //! So numbers are stored relative to each other, in few bytes each. A hold with a number that does not fit keeps all of
-//! them in a box; see `Numbers`. A token that is no UUID, and the owner, are in a box too.
+//! them in a box; see `Numbers`. A longer token that is no UUID, and the owner, are in a box too.
 //!
 //! Deliberately absent: the passing of time. A hold whose lease has run out stays as it is until a call ends it.
 
@@ -14,18 +14,18 @@ mod kind;
 
 use crate::heap;
 use crate::store::slab::StateId;
-use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Moments, Token, UnixMs};
+use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Moments, Token, TokenView, UnixMs};
 use extras::{Extras, Numbers, U24};
 use kind::Kind;
 
-pub use grant::{Grant, Rest};
+pub use grant::{Grant, GrantView, Rest};
 
 /// One grant of a lock, of permits or of a membership.
 #[derive(Clone)]
 pub struct Hold {
     extras: Option<Box<Extras>>,
-    /// The token, if it is a UUID; otherwise zeros, and `extras` has its text.
-    uuid: [u8; 16],
+    /// The token, if it is a UUID, or a text of the length in `word`; otherwise zeros, and `extras` has its text.
+    token: [u8; 16],
     /// When the lease runs out by this server's lease clock. It counts only if it is not before the moment at
     /// which this server last took over: see `role`.
     pub due: LeaseUs,
@@ -54,24 +54,35 @@ mod bits {
     pub(super) const OWNED: u64 = EPHEMERAL << 1;
     /// The hold has options in its box, so that those without are not asked for them there.
     pub(super) const BOXED_OPTIONS: u64 = OWNED << 1;
+    /// The length of the token's text, if it is beside; 0 for another token.
+    pub(super) const TEXT: u64 = 0b11111 << TEXT_SHIFT;
+    pub(super) const TEXT_SHIFT: u32 = 57;
     /// The bits of the client above the low 32.
     pub(super) const CLIENT: u64 = u64::MAX << CLIENT_SHIFT;
-    pub(super) const CLIENT_SHIFT: u32 = 57;
+    pub(super) const CLIENT_SHIFT: u32 = 62;
 
-    const _: () =
-        assert!((FENCE | RENEWED | EPHEMERAL | OWNED | BOXED_OPTIONS) ^ CLIENT == u64::MAX);
+    const MARKS: u64 = RENEWED | EPHEMERAL | OWNED | BOXED_OPTIONS;
+    const _: () = assert!(FENCE + MARKS + TEXT == !CLIENT);
 }
 
 impl Hold {
     /// Makes a hold without a connection and without a moment on the lease clock.
-    pub(crate) fn new(grant: &Grant) -> Hold {
-        let (uuid, text) = match &grant.token {
-            Token::Uuid(uuid) => (*uuid, &[][..]),
-            Token::Text(text) => ([0; 16], &**text),
-        };
-        let owner = grant.owner.as_deref().unwrap_or_default();
-        let lane = grant.lane.as_bytes();
+    pub(crate) fn new<'a>(grant: impl Into<GrantView<'a>>) -> Hold {
+        let grant = grant.into();
         let mut word = grant.fence.0.min(bits::FENCE);
+        let (mut token, mut text) = ([0; 16], &[][..]);
+        match grant.token {
+            TokenView::Uuid(uuid) => token = uuid,
+            TokenView::Text(theirs) => match token.get_mut(..theirs.len()) {
+                Some(start) => {
+                    start.copy_from_slice(theirs);
+                    word |= (theirs.len() as u64) << bits::TEXT_SHIFT;
+                }
+                None => text = theirs,
+            },
+        }
+        let owner = grant.owner.unwrap_or_default();
+        let lane = grant.lane;
         if grant.renewed {
             word |= bits::RENEWED;
         }
@@ -85,7 +96,7 @@ impl Hold {
         let has_extras = text.len() + owner.len() > 0 || has_options;
         let mut hold = Hold {
             extras: has_extras.then(|| Extras::new([text, lane, owner], grant.rest)),
-            uuid,
+            token,
             due: LeaseUs(0),
             word,
             lease: grant.lease,
@@ -107,12 +118,18 @@ impl Hold {
 
     /// Returns what other servers and files know of the hold.
     pub(crate) fn to_grant(&self) -> Grant {
+        self.view().into()
+    }
+
+    /// Returns the same as [`Hold::to_grant`], without a copy of the texts.
+    #[inline]
+    pub(crate) fn view(&self) -> GrantView<'_> {
         let Numbers {
             deadline, granted, ..
         } = self.numbers();
         Grant {
             fence: self.fence(),
-            token: self.token(),
+            token: self.token_view(),
             claim: self.claim(),
             index: self.index(),
             lease: self.lease,
@@ -120,8 +137,8 @@ impl Hold {
             deadline,
             granted,
             renewed: self.is_renewed(),
-            owner: self.owner().map(Into::into),
-            lane: self.lane().into(),
+            owner: self.owner(),
+            lane: self.lane(),
         }
     }
 
@@ -130,23 +147,32 @@ impl Hold {
     }
 
     pub(crate) fn token(&self) -> Token {
+        self.token_view().into()
+    }
+
+    fn token_view(&self) -> TokenView<'_> {
         match self.token_text() {
-            Some(text) => Token::Text(text.into()),
-            None => Token::Uuid(self.uuid),
+            Some(text) => TokenView::Text(text),
+            None => TokenView::Uuid(self.token),
         }
     }
 
     pub(crate) fn has_token(&self, token: &Token) -> bool {
         match (token, self.token_text()) {
-            (Token::Uuid(uuid), None) => *uuid == self.uuid && !self.is_resting(),
-            (Token::Text(theirs), Some(ours)) => **theirs == *ours,
+            (Token::Uuid(uuid), None) => *uuid == self.token && !self.is_resting(),
+            (Token::Text(theirs), Some(ours)) => theirs.as_bytes() == ours,
             (Token::Uuid(_), Some(_)) | (Token::Text(_), None) => false,
         }
     }
 
     /// Returns the text of a token that is no UUID.
     fn token_text(&self) -> Option<&[u8]> {
-        let [text, ..] = self.extras.as_deref()?.texts();
+        let len = (self.word & bits::TEXT) >> bits::TEXT_SHIFT;
+        let text = match (len, self.extras.as_deref()) {
+            (0, None) => return None,
+            (0, Some(extras)) => extras.texts()[0],
+            _ => self.token.get(..len as usize)?,
+        };
         (!text.is_empty()).then_some(text)
     }
 
@@ -183,12 +209,12 @@ impl Hold {
     /// Returns what is left of the hold when it ends early, without a connection and a moment; `None` if nothing is.
     pub(crate) fn rested(&self) -> Option<Hold> {
         let lease = self.rest().0.after()?;
-        Some(Hold::new(&Grant {
-            token: Token::Uuid([0; 16]),
+        Some(Hold::new(Grant {
+            token: TokenView::Uuid([0; 16]),
             lease,
             rest: Rest::Now,
             deadline: self.granted().after_ms(u64::from(lease.0)),
-            ..self.to_grant()
+            ..self.view()
         }))
     }
 

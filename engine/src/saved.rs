@@ -8,12 +8,11 @@
 //! The kept places of a name are saved with its value. Connections, the lease clock and the rest of the queue are not
 //! saved; see [`crate::change`] for the reason.
 
-use std::collections::BTreeSet;
 use std::mem::take;
 
 use thiserror::Error;
 
-use crate::change::{Change, KeptPlace, Misfit};
+use crate::change::{Change, ChangeView, KeptPlace, Misfit};
 use crate::hold::Hold;
 use crate::state::{Body, Part};
 use crate::types::{Family, Fence, Token};
@@ -43,25 +42,31 @@ pub enum Unsound {
 /// Calls `each` with the packed strings of a state and of the kept places of its name, in order: at least one. The places
 /// must be of the state's family, with rising numbers.
 pub fn pack(body: &Body, places: impl IntoIterator<Item = KeptPlace>, mut each: impl FnMut(&[u8])) {
-    let mut buffer = Vec::new();
     let places = places.into_iter().map(Change::Place);
-    let mut changes = body.as_changes().chain(places).peekable();
-    loop {
-        let mut writer = wire::begin(&mut buffer, body.family(), changes.peek());
-        let version = changes.peek().map(Change::version);
-        for _ in 0..PER_STRING {
-            match changes.next_if(|change| Some(change.version()) == version) {
-                Some(change) => writer.change(&change),
-                None => break,
+    let changes = body.changes().chain(places.map(ChangeView::Other));
+    let mut buffer = Vec::new();
+    // The version of the string that was begun, and how many changes it has.
+    let (mut begun, mut len) = (None, 0);
+    // Not a loop, because the iterator is made of many: to ask each of them for each change takes longer than to write
+    // the change.
+    changes.for_each(|change| {
+        let version = Some(change.version());
+        if begun != version || len == PER_STRING {
+            if begun.is_some() {
+                wire::end(&mut buffer, true);
+                each(&buffer);
             }
+            wire::begin(&mut buffer, body.family(), change.version());
+            (begun, len) = (version, 0);
         }
-        let more = changes.peek().is_some();
-        wire::end(&mut buffer, more);
-        each(&buffer);
-        if !more {
-            return;
-        }
+        wire::add(&mut buffer, &change);
+        len += 1;
+    });
+    if begun.is_none() {
+        wire::begin(&mut buffer, body.family(), wire::VERSION);
     }
+    wire::end(&mut buffer, false);
+    each(&buffer);
 }
 
 /// What was saved under one name.
@@ -75,9 +80,8 @@ pub struct Loaded {
 pub struct Assembly {
     body: Body,
     /// Of the grants so far, as long as no other change has followed.
-    holds: Vec<Hold>,
+    holds: Vec<(Fence, Hold)>,
     places: Vec<KeptPlace>,
-    tokens: BTreeSet<Token>,
     /// The part of the last change, and its fence or rank.
     last: Option<(Part, Fence)>,
     /// Whether the change of [`Body::scalars`] was added already, if the family has one.
@@ -90,7 +94,6 @@ impl Assembly {
             body: Body::new(family),
             holds: Vec::new(),
             places: Vec::new(),
-            tokens: BTreeSet::new(),
             last: None,
             has_scalars: family == Family::Lock,
         }
@@ -99,45 +102,46 @@ impl Assembly {
     /// Adds the next string. Returns whether more follow.
     ///
     /// # Errors
-    /// If [`pack`] would not have written the string, or an earlier one: two grants with one token are found behind the
-    /// last grant.
+    /// If [`pack`] would not have written the string, or an earlier one: two grants or places with one token are found
+    /// behind the last of them.
     pub fn add(&mut self, packed: &[u8]) -> Result<bool, Unsound> {
         let added = self.add_changes(packed);
         if added.is_err() {
             // Report what comes first.
             self.end_grants()?;
+            self.end_places()?;
         }
         added
     }
 
     fn add_changes(&mut self, packed: &[u8]) -> Result<bool, Unsound> {
-        let changes = wire::open(packed)?;
+        let mut changes = wire::open(packed)?;
         if changes.family != self.body.family() {
             return Err(Unsound::Family);
         }
-        let more = changes.more;
-        for change in changes {
-            let change = change?;
-            let verb = change.verb();
-            let misfit = |misfit| Unsound::Misfit { verb, misfit };
-            if !matches!(change, Change::Grant(_)) {
-                self.end_grants()?;
-            }
-            if !self.is_next(&change) {
-                return Err(Unsound::Misplaced { verb });
-            }
-            match change {
-                Change::Grant(grant) => self.holds.push(Hold::new(&grant)),
-                Change::Place(place) => {
-                    if !self.tokens.insert(place.token.clone()) {
-                        return Err(misfit(Misfit::PlaceTaken));
-                    }
-                    self.places.push(place);
+        while let Some(change) = changes.next_view() {
+            match change? {
+                ChangeView::Grant(grant) => {
+                    self.go_on(Some(Part::Holds), grant.fence, "GRANT")?;
+                    self.holds.push((grant.fence, Hold::new(grant)));
                 }
-                change => drop(self.body.apply(&change).map_err(misfit)?),
+                ChangeView::Other(change) => self.add_change(change)?,
             }
         }
-        Ok(more)
+        Ok(changes.more)
+    }
+
+    fn add_change(&mut self, change: Change) -> Result<(), Unsound> {
+        self.end_grants()?;
+        let verb = change.verb();
+        let number = change.number().unwrap_or_default();
+        self.go_on(Part::of(&change), number, verb)?;
+        let misfit = |misfit| Unsound::Misfit { verb, misfit };
+        match change {
+            Change::Place(place) => self.places.push(place),
+            change => drop(self.body.apply(&change).map_err(misfit)?),
+        }
+        Ok(())
     }
 
     fn end_grants(&mut self) -> Result<(), Unsound> {
@@ -146,16 +150,36 @@ impl Assembly {
         loaded.map_err(|misfit| Unsound::Misfit { verb, misfit })
     }
 
-    /// Whether the change may come next: the parts follow each other, and within a part fences and ranks rise.
-    fn is_next(&mut self, change: &Change) -> bool {
-        let Some(part) = Part::of(change) else {
-            return false;
-        };
+    fn end_places(&self) -> Result<(), Unsound> {
+        let mut tokens: Vec<&Token> = self.places.iter().map(|place| &place.token).collect();
+        tokens.sort();
+        let (verb, misfit) = ("PLACE", Misfit::PlaceTaken);
+        match tokens.windows(2).any(|pair| pair[0] == pair[1]) {
+            true => Err(Unsound::Misfit { verb, misfit }),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that a change of this part, with this fence or rank, comes next.
+    ///
+    /// # Errors
+    /// If it may not: the parts follow each other, and within a part fences and ranks rise.
+    fn go_on(
+        &mut self,
+        part: Option<Part>,
+        number: Fence,
+        verb: &'static str,
+    ) -> Result<(), Unsound> {
+        let misplaced = Unsound::Misplaced { verb };
+        let part = part.ok_or(misplaced)?;
         let scalars = Part::with_scalars(self.body.family());
-        let order = Some((part, change.number().unwrap_or_default()));
+        let order = Some((part, number));
         let is_behind = order > std::mem::replace(&mut self.last, order);
         self.has_scalars |= part == scalars;
-        is_behind && (part <= scalars || self.has_scalars)
+        match is_behind && (part <= scalars || self.has_scalars) {
+            true => Ok(()),
+            false => Err(misplaced),
+        }
     }
 
     /// Returns the state. Call it when the last string has been added.
@@ -164,6 +188,7 @@ impl Assembly {
     /// If something is missing.
     pub fn finish(mut self) -> Result<Loaded, Unsound> {
         self.end_grants()?;
+        self.end_places()?;
         if !self.has_scalars {
             return Err(Unsound::Incomplete);
         }

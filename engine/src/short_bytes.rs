@@ -52,7 +52,13 @@ impl LaneName {
 
 impl From<&[u8]> for LaneName {
     fn from(bytes: &[u8]) -> Self {
-        LaneName((!bytes.is_empty()).then(|| Arc::new(bytes.into())))
+        ShortBytes::from(bytes).into()
+    }
+}
+
+impl From<ShortBytes> for LaneName {
+    fn from(name: ShortBytes) -> Self {
+        LaneName((!name.as_bytes().is_empty()).then(|| Arc::new(name)))
     }
 }
 
@@ -144,10 +150,23 @@ impl PartialOrd for ShortBytes {
     }
 }
 
+/// Short strings are compared as numbers, which is several times faster than byte by byte.
 impl Ord for ShortBytes {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.as_bytes().cmp(other.as_bytes())
+        match (&self.0, &other.0) {
+            (Repr::Inline { len: a, bytes: x }, Repr::Inline { len: b, bytes: y }) => {
+                as_numbers(x).cmp(&as_numbers(y)).then(a.cmp(b))
+            }
+            _ => self.as_bytes().cmp(other.as_bytes()),
+        }
     }
+}
+
+/// Returns numbers that have the order of the bytes. The second begins with the end of the first.
+fn as_numbers(bytes: &[u8; INLINE_BYTES]) -> (Option<u128>, Option<u64>) {
+    let (start, end) = (bytes.first_chunk(), bytes.last_chunk());
+    let start = start.map(|start| u128::from_be_bytes(*start));
+    (start, end.map(|end| u64::from_be_bytes(*end)))
 }
 
 #[cfg(test)]

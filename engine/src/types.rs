@@ -9,7 +9,7 @@ mod token;
 
 use std::num::NonZeroU64;
 
-pub use token::{Token, TokenBuffer, new_token_buffer};
+pub use token::{Token, TokenBuffer, TokenView, new_token_buffer};
 
 /// A database number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -58,7 +58,7 @@ mod unreadable;
 
 use crc32c::crc32c;
 
-use crate::change::Change;
+use crate::change::{Change, ChangeView};
 use crate::types::{Family, MAX_RESULT_LEN};
 use fields::{Fields, Writer};
 
@@ -82,23 +82,24 @@ pub fn by_version(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
 /// Packs changes to one key into `buffer`, and drops what was there. Each change must be one of the family's, and all of
 /// them of one version.
 pub fn pack(buffer: &mut Vec<u8>, family: Family, more: bool, changes: &[Change]) {
-    let mut writer = begin(buffer, family, changes.first());
+    let version = changes.first().map_or(VERSION, Change::version);
+    let mut writer = begin(buffer, family, version);
     for change in changes {
         writer.change(change);
     }
     end(buffer, more);
 }
 
-/// Begins a packed string in `buffer`, and drops what was there. The string has the version of its first change. [`end`]
-/// completes it.
-pub(super) fn begin<'b>(
-    buffer: &'b mut Vec<u8>,
-    family: Family,
-    first: Option<&Change>,
-) -> Writer<'b> {
+/// Begins a packed string of this version in `buffer`, and drops what was there. [`end`] completes it.
+pub(super) fn begin(buffer: &mut Vec<u8>, family: Family, version: u8) -> Writer<'_> {
     buffer.clear();
-    buffer.extend_from_slice(&[first.map_or(VERSION, Change::version), family.number()]);
+    buffer.extend_from_slice(&[version, family.number()]);
     Writer(buffer)
+}
+
+/// Adds a change to the packed string that was begun.
+pub(super) fn add(buffer: &mut Vec<u8>, change: &ChangeView<'_>) {
+    Writer(buffer).view(change);
 }
 
 pub(super) fn end(buffer: &mut Vec<u8>, more: bool) {
@@ -153,12 +154,15 @@ pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
     })
 }
 
-impl Iterator for Unpacked<'_> {
-    type Item = Result<Change, Unreadable>;
-
-    fn next(&mut self) -> Option<Result<Change, Unreadable>> {
+impl<'a> Unpacked<'a> {
+    /// Reads the next change, as the iterator does, without a copy of the texts of a GRANT.
+    #[inline]
+    pub(crate) fn next_view(&mut self) -> Option<Result<ChangeView<'a>, Unreadable>> {
         let kind = self.fields.byte()?;
-        let change = table::read(kind, &mut self.fields);
+        let change = match grants::is_grant(kind) {
+            true => grants::read_grant(kind, &mut self.fields).map(ChangeView::Grant),
+            false => table::read(kind, &mut self.fields).map(ChangeView::Other),
+        };
         let change = match change {
             Ok(change) if change.version() != self.version => {
                 Err(self.fields.error("its version is not that of the string"))
@@ -170,6 +174,15 @@ impl Iterator for Unpacked<'_> {
             self.fields.close();
         }
         Some(change)
+    }
+}
+
+impl Iterator for Unpacked<'_> {
+    type Item = Result<Change, Unreadable>;
+
+    fn next(&mut self) -> Option<Result<Change, Unreadable>> {
+        let change = self.next_view()?;
+        Some(change.map(Change::from))
     }
 }
 

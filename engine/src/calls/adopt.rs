@@ -29,7 +29,7 @@ impl Engine {
             self.check_bounds(&loaded, db, name, now)?;
         }
         let Loaded { body, places } = loaded;
-        let last_hold = body.holds().iter().last().map(Hold::fence);
+        let last_hold = body.holds().last().map(Hold::fence);
         let last_place = places.last().map(|place| place.rank.0);
         if let Some(last) = last_hold.max(last_place) {
             // A fence that this server gave itself is accepted, even if its clock was set back since.

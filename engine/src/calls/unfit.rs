@@ -9,7 +9,7 @@
 use thiserror::Error;
 
 use crate::answer::FullQueue;
-use crate::change::{Change, Displaced, Reason};
+use crate::change::{Change, ChangeView, Displaced, KeptPlace, Reason};
 use crate::engine::Engine;
 use crate::saved::Loaded;
 use crate::state::Closing;
@@ -76,9 +76,10 @@ impl Engine {
         name: &[u8],
         now: Now,
     ) -> Result<(), Unfit> {
-        let places = loaded.places.iter().cloned().map(Change::Place);
-        let mut changes = loaded.body.as_changes().chain(places);
+        let mut changes = loaded.body.changes();
         changes.try_for_each(|change| self.check_change(&change, now))?;
+        let mut places = loaded.places.iter();
+        places.try_for_each(|place| self.check_place(place, now))?;
         let mut closings = loaded.body.closings().into_iter();
         closings.try_for_each(|closing| self.check_closing(&closing, now))?;
         // Places come only to a name without kept places: see `adopt_places_of`.
@@ -91,19 +92,17 @@ impl Engine {
         (check(true).and_then(|()| check(false))).map_err(|full| Unfit::ManyPlaces { places, full })
     }
 
-    fn check_change(&self, change: &Change, now: Now) -> Result<(), Unfit> {
-        match change {
-            Change::Grant(grant) => {
+    fn check_change(&self, change: &ChangeView<'_>, now: Now) -> Result<(), Unfit> {
+        let change = match change {
+            ChangeView::Other(change) => change,
+            ChangeView::Grant(grant) => {
                 self.check_leases(grant.lease, grant.rest.after())?;
                 self.check_moment(grant.granted, now)?;
-                self.check_moment(grant.deadline, now)
+                return self.check_moment(grant.deadline, now);
             }
-            Change::Unheard { keep_ms, .. } => check_place(*keep_ms),
-            Change::Place(place) => {
-                self.check_leases(place.lease, place.min_hold)?;
-                check_place(place.keep_ms)?;
-                self.check_moment(place.since, now)
-            }
+        };
+        match change {
+            Change::Unheard { keep_ms, .. } => check_keep(*keep_ms),
             Change::Tally(tally) => {
                 self.check_moment(tally.touched, now)?;
                 let finished = tally.finished.unwrap_or_default();
@@ -128,6 +127,12 @@ impl Engine {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_place(&self, place: &KeptPlace, now: Now) -> Result<(), Unfit> {
+        self.check_leases(place.lease, place.min_hold)?;
+        check_keep(place.keep_ms)?;
+        self.check_moment(place.since, now)
     }
 
     fn check_closing(&self, closing: &Closing, now: Now) -> Result<(), Unfit> {
@@ -163,7 +168,7 @@ impl Engine {
     }
 }
 
-fn check_place(keep_ms: u32) -> Result<(), Unfit> {
+fn check_keep(keep_ms: u32) -> Result<(), Unfit> {
     match (MIN_QUEUE_MS..=MAX_QUEUE_MS).contains(&u64::from(keep_ms)) {
         true => Ok(()),
         false => Err(Unfit::Place(keep_ms)),

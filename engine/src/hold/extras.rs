@@ -26,8 +26,9 @@ impl U24 {
 #[derive(Clone)]
 pub struct Extras {
     /// What becomes of the place, behind [`RESTS`], if the hold has a MINHOLD: milliseconds in four bytes, 0 if the hold
-    /// rests, and a moment in eight. Then the length of the token's text (0 for a UUID) in one byte, that text, and the
-    /// owner. With a lane: [`LANED`], the lengths of the token's text and of the lane, and the three texts.
+    /// rests, and a moment in eight. Then the length of the token's text in one byte (0 if the hold itself has the token),
+    /// that text, and the owner. With a lane: [`LANED`], the lengths of the token's text and of the lane, and the three
+    /// texts.
     pub texts: ShortBytes,
     /// Set exactly if one of the numbers does not fit into the fields of [`Hold`](super::Hold), which then count for
     /// nothing.
@@ -100,7 +101,7 @@ impl Extras {
         self.texts = ShortBytes::joined([&[RESTS], &ms, &until.0.to_le_bytes(), texts]);
     }
 
-    /// Returns the text of the token, which is empty for a UUID, the lane and the owner.
+    /// Returns the text of the token, which is empty if the hold has it, the lane and the owner.
     pub fn texts(&self) -> [&[u8]; 3] {
         let (lens, texts) = match self.parts().2 {
             [LANED, token, lane, texts @ ..] => ([*token, *lane], texts),

@@ -154,8 +154,10 @@ fn ordinary_hold_takes_no_heap_and_short_texts_one_box() {
     for (token, owner, bytes) in [
         (uuid, None, 0),
         (uuid, Some(&text[..21]), 32),
-        (&text[..21], None, 32),
-        (&text[..5], Some(&text[..16]), 32),
+        (&text[..16], None, 0),
+        (&text[..16], Some(&text[..21]), 32),
+        (&text[..17], None, 32),
+        (&text[..17], Some(&text[..4]), 32),
         (&text[..22], None, 32 + 32),
         (uuid, Some(&text[..]), 32 + 160),
     ] {

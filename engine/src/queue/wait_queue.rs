@@ -285,8 +285,8 @@ impl WaitQueue {
         places.insert(place.rank(), place);
     }
 
-    /// Puts kept places into the queue, which is empty: see [`Queues::make_kept`](super::queues::Queues::make_kept). The
-    /// lane of the first of them has this turn, and the next one has a later one.
+    /// Puts kept places into the queue, which is empty, for [`Queues::make_kept`](super::queues::Queues::make_kept). A new
+    /// lane has this turn or, the later its first place stands, a later one.
     pub(super) fn join_all(&mut self, places: Vec<Place>, turn: Turn) {
         if places.iter().any(|place| !place.lane.is_nameless()) {
             self.begin_lanes();

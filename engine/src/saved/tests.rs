@@ -1,5 +1,7 @@
 //! Saved states and kept places: what is read is what was written, and nothing else is read.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::change::{Displaced, FinishedRound, Limits, Tally};
 use crate::hold::{Grant, Rest};
@@ -666,13 +668,12 @@ fn load_one_by_one(family: Family, strings: &[Vec<u8>]) -> Result<Loaded, Unsoun
         for change in changes {
             let change = change?;
             let verb = change.verb();
-            if !loaded.is_next(&change) {
-                return Err(Unsound::Misplaced { verb });
-            }
+            let number = change.number().unwrap_or_default();
+            loaded.go_on(Part::of(&change), number, verb)?;
             let misfit = |misfit| Unsound::Misfit { verb, misfit };
             loaded.body.apply(&change).map_err(misfit)?;
             if let Change::Place(place) = change {
-                if !loaded.tokens.insert(place.token.clone()) {
+                if loaded.places.iter().any(|other| other.token == place.token) {
                     return Err(misfit(Misfit::PlaceTaken));
                 }
                 loaded.places.push(place);

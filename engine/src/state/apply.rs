@@ -5,6 +5,7 @@ use super::families::policy::Policy;
 use super::hold_set::HoldSet;
 use crate::change::{Change, Misfit};
 use crate::hold::Hold;
+use crate::types::Fence;
 
 /// What [`Body`](super::Body) asks of the value of a family.
 pub(super) trait Apply: Policy {
@@ -44,8 +45,8 @@ pub(super) trait Apply: Policy {
         Ok(None)
     }
 
-    fn load(&mut self, holds: Vec<Hold>) -> Result<(), Misfit> {
-        for (n, hold) in holds.iter().enumerate() {
+    fn load(&mut self, holds: Vec<(Fence, Hold)>) -> Result<(), Misfit> {
+        for (n, (_, hold)) in holds.iter().enumerate() {
             if !self.admits(hold.claim(), None) {
                 return Err(Misfit::Taken);
             }

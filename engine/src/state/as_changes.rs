@@ -1,6 +1,6 @@
 //! A state as the changes that make a new state equal to it, and the change that brings back what was displaced.
 
-use crate::change::{Change, Displaced, Record, Tally};
+use crate::change::{Change, ChangeView, Displaced, Record, Tally};
 use crate::state::body::{Body, Value};
 use crate::types::Family;
 
@@ -49,12 +49,17 @@ impl Body {
     /// What is displaced is saved only while nobody has heard of a hold: another server, or this one after a restart, ends
     /// no other hold as undelivered.
     pub fn as_changes(&self) -> impl Iterator<Item = Change> {
+        self.changes().map(Change::from)
+    }
+
+    /// Returns the same as [`Body::as_changes`], without a copy of the texts of holds.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = ChangeView<'_>> {
         let (first, last) = match self.family() {
             Family::Semaphore => (self.scalars(), None),
             _ => (None, self.scalars()),
         };
         let holds = self.holds();
-        let grants = holds.iter().map(|hold| Change::Grant(hold.to_grant()));
+        let grants = holds.iter().map(|hold| ChangeView::Grant(hold.view()));
         let closings = self.closings().into_iter();
         let closings = closings.map(|closing| (closing.change)(Some(closing.until)));
         let unheard = holds.iter().filter_map(|hold| {
@@ -62,8 +67,9 @@ impl Body {
             Some(Change::Unheard { fence, keep_ms })
         });
         let displaced = self.displaced().filter(|_| holds.is_unheard());
-        let all = first.into_iter().chain(grants).chain(last);
-        let all = all.chain(closings).chain(unheard);
-        all.chain(displaced.map(Change::Displaced))
+        let others = last.into_iter().chain(closings).chain(unheard);
+        let others = others.chain(displaced.map(Change::Displaced));
+        let first = first.map(ChangeView::Other).into_iter();
+        first.chain(grants).chain(others.map(ChangeView::Other))
     }
 }

@@ -18,7 +18,7 @@ use crate::state::families::once::Once;
 use crate::state::families::policy::{Admission, Policy};
 use crate::state::families::semaphore::Semaphore;
 use crate::state::hold_set::HoldSet;
-use crate::types::{Claim, Family, UnixMs};
+use crate::types::{Claim, Family, Fence, UnixMs};
 
 /// What a key has, whatever its family.
 #[derive(Clone)]
@@ -232,7 +232,7 @@ impl Body {
     ///
     /// # Errors
     /// As [`Body::apply`] for the grants of these holds.
-    pub fn load(&mut self, holds: Vec<Hold>) -> Result<(), Misfit> {
+    pub fn load(&mut self, holds: Vec<(Fence, Hold)>) -> Result<(), Misfit> {
         of_family!(self.value_mut(), family => family.load(holds))
     }
 

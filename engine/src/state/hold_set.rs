@@ -171,10 +171,18 @@ impl HoldSet {
         first.filter(|hold| hold.due < since)
     }
 
+    /// Returns the youngest hold.
+    pub(crate) fn last(&self) -> Option<&Hold> {
+        let (one, many) = self.parts();
+        one.or_else(|| many?.by_fence.values().next_back())
+    }
+
     /// Returns all holds, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Hold> {
-        // No fence is 0.
-        self.after(Fence(0))
+        let (one, many) = self.parts();
+        let many = many.into_iter();
+        one.into_iter()
+            .chain(many.flat_map(|many| many.by_fence.values()))
     }
 
     /// Returns the holds with a greater fence than this one, the oldest first, without a walk over the others.
@@ -231,26 +239,30 @@ impl HoldSet {
     ///
     /// # Errors
     /// If two holds have the same token or index.
-    pub(super) fn of_sorted(holds: Vec<Hold>) -> Result<HoldSet, Misfit> {
-        let live = holds.iter().filter(|hold| !hold.is_resting());
-        let tokens = live.map(|hold| (hold.token(), hold.fence()));
-        let mut tokens: Vec<(Token, Fence)> = tokens.collect();
-        tokens.sort_unstable();
-        let mut options = Options::default();
-        let is_new = holds.iter().all(|hold| options.insert(hold));
-        if !is_new || tokens.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return Err(Misfit::Taken);
+    pub(super) fn of_sorted(holds: Vec<(Fence, Hold)>) -> Result<HoldSet, Misfit> {
+        let (mut permits, mut heap_bytes) = (0, 0);
+        let mut tokens = Vec::with_capacity(holds.len());
+        for (fence, hold) in &holds {
+            permits += u64::from(hold.claim().permits());
+            heap_bytes += hold.heap_bytes();
+            if !hold.is_resting() {
+                let token = hold.token();
+                heap_bytes += token.heap_bytes();
+                tokens.push((token, *fence));
+            }
         }
-        let permits = holds.iter().map(|hold| u64::from(hold.claim().permits()));
-        let of_holds = holds.iter().map(Hold::heap_bytes);
-        let of_tokens = tokens.iter().map(|(token, _)| token.heap_bytes());
+        let live = tokens.len();
+        let by_token: BTreeMap<_, _> = tokens.into_iter().collect();
+        let options = Options::of(holds.iter().map(|(_, hold)| hold));
+        let options = options.filter(|_| by_token.len() == live);
+        let deadlines = holds.iter().map(|(fence, hold)| (hold.due, *fence));
         Ok(HoldSet::Many(Box::new(Many {
-            options,
-            permits: permits.sum(),
-            heap_bytes: of_holds.chain(of_tokens).sum(),
-            by_token: tokens.into_iter().collect(),
-            by_deadline: holds.iter().map(|hold| (hold.due, hold.fence())).collect(),
-            by_fence: (holds.into_iter().map(|hold| (hold.fence(), hold))).collect(),
+            options: options.ok_or(Misfit::Taken)?,
+            permits,
+            heap_bytes,
+            by_token,
+            by_deadline: deadlines.collect(),
+            by_fence: holds.into_iter().collect(),
         })))
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::heap;
-use crate::short_bytes::LaneName;
+use crate::short_bytes::{LaneName, ShortBytes};
 use crate::types::{InUse, Turn};
 
 /// Invariant: `named` has the lanes that have a hold, and `permits` is the sum of theirs, `name_bytes` that of what their
@@ -31,6 +31,31 @@ impl InLanes {
     fn permits(&self) -> impl Iterator<Item = (&LaneName, u64)> {
         let named = self.named.iter();
         named.map(|(lane, in_use)| (lane, in_use.permits))
+    }
+
+    /// Counts many holds at once, each with the lane that it is in and its permits. All of these lanes have names.
+    pub fn of(mut holds: Vec<(ShortBytes, u32)>) -> InLanes {
+        // Not unstable, because names that count up are sorted much faster so.
+        holds.sort();
+        let mut lanes = InLanes::default();
+        let mut named: Vec<(LaneName, InUse)> = Vec::new();
+        for (lane, permits) in holds {
+            let permits = u64::from(permits);
+            lanes.permits += permits;
+            match named.last_mut() {
+                Some((last, in_use)) if last.as_bytes() == lane.as_bytes() => {
+                    in_use.permits += permits;
+                }
+                _ => {
+                    let turn = Turn::default();
+                    let lane = LaneName::from(lane);
+                    lanes.name_bytes += lane.heap_bytes();
+                    named.push((lane, InUse { permits, turn }));
+                }
+            }
+        }
+        lanes.named = named.into_iter().collect();
+        lanes
     }
 
     /// Counts a hold that has come to a lane with a name.

@@ -15,6 +15,17 @@ use crate::heap;
 pub struct Indexes(BTreeMap<u32, u32>);
 
 impl Indexes {
+    /// Returns a set of these indexes, built at once; `None` if one of them is there twice.
+    pub fn of(mut all: Vec<u32>) -> Option<Indexes> {
+        all.sort();
+        let runs = all.chunk_by(|before, n| *n <= before + 1);
+        let run = |run: &[u32]| {
+            let (first, end) = (*run.first()?, run.last()? + 1);
+            (run.len() == (end - first) as usize).then_some((first, end))
+        };
+        runs.map(run).collect::<Option<_>>().map(Indexes)
+    }
+
     /// Returns the lowest number that is not in the set.
     pub fn lowest_free(&self) -> u32 {
         self.0.get(&0).copied().unwrap_or(0)

@@ -19,9 +19,31 @@ pub struct OfHolds {
 }
 
 impl Options {
-    /// Notes a hold that comes. Returns false if another hold has its index.
+    /// Returns the options of all these holds; `None` if two have the same index.
+    pub fn of<'a>(holds: impl Iterator<Item = &'a Hold>) -> Option<Options> {
+        let (mut lanes, mut indexes, mut resting_permits) = (Vec::new(), Vec::new(), 0);
+        for hold in holds {
+            let permits = hold.claim().permits();
+            if let lane @ [_, ..] = hold.lane() {
+                lanes.push((lane.into(), permits));
+            }
+            if hold.is_resting() {
+                resting_permits += u64::from(permits);
+            }
+            indexes.extend(hold.index());
+        }
+        let of_holds = OfHolds {
+            indexes: Indexes::of(indexes)?,
+            lanes: InLanes::of(lanes),
+            resting_permits,
+        };
+        let of_holds = Some(of_holds).filter(|of_holds| *of_holds != OfHolds::default());
+        Some(Options(of_holds.map(Box::new)))
+    }
+
+    /// Notes a hold that comes. No other has its index.
     #[inline]
-    pub fn insert(&mut self, hold: &Hold) -> bool {
+    pub fn insert(&mut self, hold: &Hold) {
         if hold.is_resting() {
             self.0.get_or_insert_default().resting_permits += u64::from(hold.claim().permits());
         }
@@ -29,8 +51,9 @@ impl Options {
             let lanes = &mut self.0.get_or_insert_default().lanes;
             lanes.add(lane, hold.claim().permits());
         }
-        let index = hold.index();
-        index.is_none_or(|n| self.0.get_or_insert_default().indexes.insert(n))
+        if let Some(n) = hold.index() {
+            self.0.get_or_insert_default().indexes.insert(n);
+        }
     }
 
     /// Forgets a hold that goes.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::heap;
+use crate::short_bytes::ShortBytes;
 
 /// The secret name of a hold: 1 to 128 bytes.
 ///
@@ -12,7 +12,53 @@ use crate::heap;
 #[derive(Clone, PartialEq, Eq)]
 pub enum Token {
     Uuid([u8; 16]),
-    Text(Box<[u8]>),
+    Text(ShortBytes),
+}
+
+const _: () = assert!(size_of::<Token>() == size_of::<ShortBytes>());
+
+/// A token that belongs to somebody else.
+#[derive(Clone, Copy)]
+pub enum TokenView<'a> {
+    Uuid([u8; 16]),
+    Text(&'a [u8]),
+}
+
+impl<'a> TokenView<'a> {
+    /// Returns the token with this text, if its length is legal.
+    pub fn parse(text: &'a [u8]) -> Option<TokenView<'a>> {
+        if text.is_empty() || text.len() > Token::MAX_LEN {
+            return None;
+        }
+        // In capitals it is the same UUID but another token, because tokens are compared as texts. Without an early end
+        // the compiler looks at many bytes at once.
+        let any_capital = |any, byte: &u8| any | byte.is_ascii_uppercase();
+        if text.len() == uuid::fmt::Hyphenated::LENGTH
+            && !text.iter().fold(false, any_capital)
+            && let Ok(id) = uuid::Uuid::try_parse_ascii(text)
+        {
+            return Some(TokenView::Uuid(id.into_bytes()));
+        }
+        Some(TokenView::Text(text))
+    }
+}
+
+impl<'a> From<&'a Token> for TokenView<'a> {
+    fn from(token: &'a Token) -> Self {
+        match token {
+            Token::Uuid(uuid) => TokenView::Uuid(*uuid),
+            Token::Text(text) => TokenView::Text(text.as_bytes()),
+        }
+    }
+}
+
+impl From<TokenView<'_>> for Token {
+    fn from(token: TokenView<'_>) -> Self {
+        match token {
+            TokenView::Uuid(uuid) => Token::Uuid(uuid),
+            TokenView::Text(text) => Token::Text(text.into()),
+        }
+    }
 }
 
 /// UUIDs first. They are compared as numbers, which is faster than as arrays, with the first byte as the lowest, which is
@@ -45,26 +91,14 @@ impl Token {
 
     /// Returns the token with this text, if its length is legal.
     pub fn parse(text: &[u8]) -> Option<Token> {
-        if text.is_empty() || text.len() > Token::MAX_LEN {
-            return None;
-        }
-        // In capitals it is the same UUID but another token, because tokens are compared as texts. Without an early end
-        // the compiler looks at many bytes at once.
-        let any_capital = |any, byte: &u8| any | byte.is_ascii_uppercase();
-        if text.len() == uuid::fmt::Hyphenated::LENGTH
-            && !text.iter().fold(false, any_capital)
-            && let Ok(id) = uuid::Uuid::try_parse_ascii(text)
-        {
-            return Some(Token::Uuid(id.into_bytes()));
-        }
-        Some(Token::Text(text.into()))
+        TokenView::parse(text).map(Token::from)
     }
 
     /// Returns the bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Token::Uuid(_) => 0,
-            Token::Text(text) => heap::allocated(text.len()),
+            Token::Text(text) => text.heap_bytes(),
         }
     }
 
@@ -75,7 +109,7 @@ impl Token {
                 .hyphenated()
                 .encode_lower(buffer)
                 .as_bytes(),
-            Token::Text(text) => text,
+            Token::Text(text) => text.as_bytes(),
         }
     }
 }

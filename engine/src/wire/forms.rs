@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fields::{Fields, Name, Read, Writer};
 use crate::change::{End, Reason};
-use crate::types::{Fence, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Rank, Token, UnixMs};
+use crate::types::{Fence, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Rank, Token, TokenView, UnixMs};
 
 /// One way to write values of a type.
 pub(super) trait Form<T> {
@@ -115,26 +115,36 @@ impl Form<End> for Early {
 
 pub(super) struct Secret;
 
-impl Form<Token> for Secret {
-    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Token> {
+impl Secret {
+    pub(super) fn view<'a>(&self, fields: &mut Fields<'a>, name: Name) -> Read<TokenView<'a>> {
         let text = fields.text(name, 0, Token::MAX_LEN)?;
         if text.is_empty() {
             let uuid = fields.take(name, 16)?.try_into();
-            return uuid.map(Token::Uuid).map_err(|_| fields.error(name));
+            return uuid.map(TokenView::Uuid).map_err(|_| fields.error(name));
         }
         // A UUID written as a text has a shorter form.
-        let token = Token::parse(text).filter(|token| matches!(token, Token::Text(_)));
+        let token = TokenView::parse(text).filter(|token| matches!(token, TokenView::Text(_)));
         token.ok_or_else(|| fields.error(name))
     }
 
-    fn write(&self, writer: &mut Writer<'_>, token: &Token) {
+    pub(super) fn write_view(&self, writer: &mut Writer<'_>, token: TokenView<'_>) {
         match token {
-            Token::Uuid(uuid) => {
+            TokenView::Uuid(uuid) => {
                 writer.byte(0);
-                writer.0.extend_from_slice(uuid);
+                writer.0.extend_from_slice(&uuid);
             }
-            Token::Text(text) => writer.text(text),
+            TokenView::Text(text) => writer.text(text),
         }
+    }
+}
+
+impl Form<Token> for Secret {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Token> {
+        self.view(fields, name).map(Token::from)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, token: &Token) {
+        self.write_view(writer, token.into());
     }
 }
 

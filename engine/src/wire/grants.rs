@@ -3,14 +3,14 @@
 use super::fields::{Fields, Name, Read, Writer};
 use super::forms::{ATTEMPTS, FENCE, Form, INDEX, LEASE, LIMIT, Secret};
 use crate::change::KeptPlace;
-use crate::hold::{Grant, Rest};
+use crate::hold::{Grant, GrantView, Rest};
 use crate::short_bytes::LaneName;
 use crate::types::{
-    Claim, Family, Fence, LeaseMs, MAX_LANE_LEN, MAX_OWNER_LEN, Rank, Token, UnixMs,
+    Claim, Family, Fence, LeaseMs, MAX_LANE_LEN, MAX_OWNER_LEN, Rank, TokenView, UnixMs,
 };
 
 /// The kind of a GRANT, to which flags are added.
-pub const GRANT: u8 = 0x80;
+const GRANT: u8 = 0x80;
 const RENEWED: u8 = 1;
 const OWNED: u8 = 2;
 const SHARED: u8 = 4;
@@ -22,7 +22,7 @@ const MIN_HOLD: u8 = 16;
 const RESTS: u8 = 32;
 /// With a lane.
 const LANED: u8 = 64;
-pub const FLAGS: u8 = RENEWED | OWNED | SHARED | INDEXED | MIN_HOLD | RESTS | LANED;
+const FLAGS: u8 = RENEWED | OWNED | SHARED | INDEXED | MIN_HOLD | RESTS | LANED;
 
 /// The options of a PLACE, as flags.
 mod options {
@@ -56,7 +56,7 @@ impl Form<KeptPlace> for PlaceForm {
         };
         let has = |option| options & option != 0;
         let min_hold = read_min_hold(has(options::MIN_HOLD), fields)?;
-        let lane = read_lane(has(options::LANED), fields)?;
+        let lane = LaneName::from(read_lane(has(options::LANED), fields)?);
         let mut bound = None;
         if !lane.is_nameless() {
             bound = LIMIT.read(fields, "lane_limit")?;
@@ -111,10 +111,10 @@ impl Form<KeptPlace> for PlaceForm {
 }
 
 /// Reads the name of a lane. Only semaphores have lanes.
-fn read_lane(is_there: bool, fields: &mut Fields<'_>) -> Read<LaneName> {
+fn read_lane<'a>(is_there: bool, fields: &mut Fields<'a>) -> Read<&'a [u8]> {
     match fields.family {
-        _ if !is_there => Ok(LaneName::default()),
-        Family::Semaphore => Ok(fields.text("lane", 1, MAX_LANE_LEN)?.into()),
+        _ if !is_there => Ok(&[]),
+        Family::Semaphore => fields.text("lane", 1, MAX_LANE_LEN),
         _ => Err(fields.error("lane")),
     }
 }
@@ -140,7 +140,13 @@ fn read_min_hold(is_there: bool, fields: &mut Fields<'_>) -> Read<Option<LeaseMs
     min_hold.transpose()
 }
 
-pub fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
+pub fn is_grant(kind: u8) -> bool {
+    kind & !FLAGS == GRANT
+}
+
+#[inline]
+pub fn read_grant<'a>(kind: u8, fields: &mut Fields<'a>) -> Read<GrantView<'a>> {
+    fields.verb = "GRANT";
     let has = |flag| kind & flag != 0;
     let claim = read_claim(has(SHARED), has(INDEXED), fields)?;
     let index = has(INDEXED).then(|| INDEX.read(fields, "index"));
@@ -155,10 +161,10 @@ pub fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
     };
     let end = lease_end(granted, lease);
     let (deadline, token) = match rest {
-        Rest::Now => (end, Token::Uuid([0; 16])),
+        Rest::Now => (end, TokenView::Uuid([0; 16])),
         Rest::None | Rest::After(_) => {
             let deadline = fields.difference("deadline", end)?;
-            (deadline, Secret.read(fields, "token")?)
+            (deadline, Secret.view(fields, "token")?)
         }
     };
     let owner = has(OWNED).then(|| fields.text("owner", 1, MAX_OWNER_LEN));
@@ -172,13 +178,13 @@ pub fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
         deadline,
         granted,
         renewed: has(RENEWED),
-        owner: owner.transpose()?.map(Into::into),
+        owner: owner.transpose()?,
         lane: read_lane(has(LANED), fields)?,
     })
 }
 
-pub fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
-    let owner = grant.owner.as_deref().filter(|owner| !owner.is_empty());
+pub fn write_grant(writer: &mut Writer<'_>, grant: &GrantView<'_>) {
+    let owner = grant.owner.filter(|owner| !owner.is_empty());
     let rest = match grant.rest {
         Rest::None => 0,
         Rest::After(_) => MIN_HOLD,
@@ -188,7 +194,7 @@ pub fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
         | flag(OWNED, owner.is_some())
         | flag(SHARED, grant.claim == Claim::Shared)
         | flag(INDEXED, grant.index.is_some())
-        | flag(LANED, !grant.lane.is_nameless());
+        | flag(LANED, !grant.lane.is_empty());
     writer.byte(GRANT | rest | flags);
     match (grant.index, grant.claim) {
         (Some(index), _) => writer.number(index),
@@ -203,13 +209,13 @@ pub fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     }
     if grant.rest != Rest::Now {
         writer.difference(grant.deadline, lease_end(grant.granted, grant.lease));
-        Secret.write(writer, &grant.token);
+        Secret.write_view(writer, grant.token);
     }
     if let Some(owner) = owner {
         writer.text(owner);
     }
-    if !grant.lane.is_nameless() {
-        writer.text(grant.lane.as_bytes());
+    if !grant.lane.is_empty() {
+        writer.text(grant.lane);
     }
 }
 

@@ -7,11 +7,14 @@ use super::fields::{Fields, Name, Read, Writer};
 use super::forms::{
     COUNT, Early, FENCE, Flagged, Form, How, LEASE, LIMIT, MOMENT, PINNED, Secret, Text, Why,
 };
-use super::grants::{FLAGS, GRANT, PlaceForm, options_of, read_grant, write_grant};
+use super::grants::{PlaceForm, options_of, write_grant};
 #[cfg(test)]
 use super::samples::{self, Part, SAMPLES, Sample, Sampled};
 use super::unreadable::{NEWEST, Unreadable, VERSION};
-use crate::change::{Change, Completion, Displaced, End, FinishedRound, Limits, Record, Tally};
+use crate::change::{
+    Change, ChangeView, Completion, Displaced, End, FinishedRound, Limits, Record, Tally,
+};
+use crate::hold::GrantView;
 use crate::types::Family;
 
 /// `number version VERB { field: form, ... } => variant of Change` for each change but GRANT, whose number has flags. A
@@ -24,7 +27,8 @@ macro_rules! changes {
     )*) => {
         const _: () = assert!($($version <= NEWEST)&&*);
 
-        /// Reads the fields of one change. Checks every field; a change that this code would not have written is refused.
+        /// Reads the fields of one change that is no GRANT. Checks every field; a change that this code would not have
+        /// written is refused.
         pub(super) fn read(kind: u8, fields: &mut Fields<'_>) -> Read<Change> {
             match kind {
                 $($kind => {
@@ -32,18 +36,21 @@ macro_rules! changes {
                     $(let $field = $form.read(fields, stringify!($field))?;)*
                     Ok(Change::$variant $of)
                 })*
-                _ if kind & !FLAGS == GRANT => {
-                    fields.verb = "GRANT";
-                    read_grant(kind, fields).map(Change::Grant)
-                }
                 _ => Err(Unreadable::Kind(kind)),
             }
         }
 
         impl Writer<'_> {
+            pub(crate) fn view(&mut self, change: &ChangeView<'_>) {
+                match change {
+                    ChangeView::Grant(grant) => write_grant(self, grant),
+                    ChangeView::Other(change) => self.change(change),
+                }
+            }
+
             pub(crate) fn change(&mut self, change: &Change) {
                 match change {
-                    Change::Grant(grant) => write_grant(self, grant),
+                    Change::Grant(grant) => write_grant(self, &grant.into()),
                     $(Change::$variant $of $(if $guard)? => {
                         self.byte($kind);
                         $($form.write(self, $field);)*
@@ -65,8 +72,7 @@ macro_rules! changes {
             /// Returns the version of the strings that carry the change.
             pub fn version(&self) -> u8 {
                 match self {
-                    Change::Grant(grant) if grant.has_options() => 5,
-                    Change::Grant(_) => VERSION,
+                    Change::Grant(grant) => GrantView::from(grant).version(),
                     Change::End { how: End::Rested, .. } => 5,
                     $(Change::$variant $of $(if $guard)? => $version,)*
                 }
@@ -111,6 +117,22 @@ changes! {
     18 3 LEAVE { fence: FENCE } => Leave { rank: fence };
     19 4 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
     21 5 REST { fence: FENCE, how: Early, at: MOMENT } => Rest { fence, how, at };
+}
+
+impl GrantView<'_> {
+    fn version(&self) -> u8 {
+        if self.has_options() { 5 } else { VERSION }
+    }
+}
+
+impl ChangeView<'_> {
+    /// See [`Change::version`].
+    pub(crate) fn version(&self) -> u8 {
+        match self {
+            ChangeView::Grant(grant) => grant.version(),
+            ChangeView::Other(change) => change.version(),
+        }
+    }
 }
 
 /// For the server's log: the verb and the fence or rank only, because tokens are secret, and results and reasons may be

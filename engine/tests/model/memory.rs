@@ -82,7 +82,8 @@ const LOCK: Kind = Kind {
     then: |_, _| (),
     lanes: (0, 0),
     min_hold: false,
-    text_bytes: 12,
+    // More than a hold or a token has room for.
+    text_bytes: 30,
 };
 
 fn request(kind: &Kind, number: u32) -> Request {

@@ -27,6 +27,11 @@ fn hold(n: u64, permits: u32) -> Hold {
     hold
 }
 
+fn built_at_once(holds: impl IntoIterator<Item = Hold>) -> Result<HoldSet, Misfit> {
+    let holds = holds.into_iter();
+    HoldSet::of_sorted(holds.map(|hold| (hold.fence(), hold)).collect())
+}
+
 fn due(us: u64) -> Moments {
     Moments {
         due: LeaseUs(us),
@@ -145,7 +150,7 @@ fn hold_set_is_no_larger_than_one_hold() {
 fn hold_set_built_at_once_is_that_built_one_by_one() {
     for size in 2..=9 {
         let holds = || (1..=size).map(|n| hold(n, (n % 2) as u32));
-        let built = HoldSet::of_sorted(holds().collect()).expect("no token twice");
+        let built = built_at_once(holds()).expect("no token twice");
         built.check_invariants();
         let mut added = HoldSet::default();
         holds().for_each(|hold| added.insert(hold));
@@ -157,7 +162,7 @@ fn hold_set_built_at_once_is_that_built_one_by_one() {
         assert_eq!(earliest, added.earliest(LeaseUs(0)), "{size} holds");
     }
     let twice = [1, 2, 3, 2].map(|n| hold(n, 1));
-    assert_eq!(HoldSet::of_sorted(twice.into()).err(), Some(Misfit::Taken));
+    assert_eq!(built_at_once(twice).err(), Some(Misfit::Taken));
 }
 
 #[test]
@@ -190,7 +195,7 @@ fn hold_set_of_every_small_size_finds_its_lowest_free_index() {
         index: Some(0),
         ..twice[1].to_grant()
     });
-    assert_eq!(HoldSet::of_sorted(twice.into()).err(), Some(Misfit::Taken));
+    assert_eq!(built_at_once(twice).err(), Some(Misfit::Taken));
 }
 
 /// The holds with lower indexes have ended before the others were saved.
@@ -241,7 +246,7 @@ fn hold_set_of_every_small_size_keeps_what_rests_without_its_token() {
         assert_eq!((rests.lease, rests.deadline()), (LeaseMs(7), UnixMs(4_007)));
     }
     assert_eq!(set.resting().1, set.permits());
-    let again = HoldSet::of_sorted(set.iter().cloned().collect()).expect("as they were");
+    let again = built_at_once(set.iter().cloned()).expect("as they were");
     again.check_invariants();
     assert_eq!(again.resting(), set.resting());
     set.insert(hold(5, 1));
@@ -277,7 +282,7 @@ fn hold_set_of_every_small_size_counts_what_each_lane_has_in_use() {
                 let mut set = HoldSet::default();
                 (1..=size).for_each(|n| set.insert(laned(n)));
                 if size > 1 {
-                    let built = HoldSet::of_sorted((1..=size).map(laned).collect());
+                    let built = built_at_once((1..=size).map(laned));
                     let built = built.expect("no token twice");
                     names.iter().for_each(|lane| {
                         assert_eq!(built.in_use(lane), set.in_use(lane), "{case}");
