@@ -1,7 +1,8 @@
 #!/bin/sh
 # test-upgrades.sh: upgrades a primary and its replicas under load, replicas first, from each of VERSIONS="0.2.0 ..." to the
-# module that is built here, on each of SERVERS="/path/to/redis-server ..." (those of `make test` unless set). Each of the
-# five stages takes SECONDS (10). tests/server/fuzz/upgrade.rs says the rest.
+# module that is built here, and has the older module read the files of this one, on each of
+# SERVERS="/path/to/redis-server ..." (those of `make test` unless set). Each of the five stages takes SECONDS (10).
+# tests/server/fuzz/upgrade.rs says the rest.
 #
 # The versions are built from the repository's history, so a shallow clone has none.
 set -eu
@@ -50,6 +51,7 @@ for version in ${VERSIONS:-0.2.0 0.3.0 0.3.1 0.4.0}; do
         echo "dsync: from $version, on $("$server" --version | cut -d ' ' -f 1-3), SEED=$DSYNC_SEED"
         DSYNC_OLD_MODULE=$module DSYNC_OLD_VERSION=$version DSYNC_TEST_SERVER=$server \
             cargo test --quiet --test server -- --nocapture --exact \
-            fuzz::upgrade::rolling_upgrade_under_load_breaks_no_guarantee
+            fuzz::upgrade::rolling_upgrade_under_load_breaks_no_guarantee \
+            fuzz::upgrade::older_module_reads_files_and_grants_higher_fences
     done
 done

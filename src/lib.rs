@@ -10,14 +10,13 @@ mod commands;
 mod module;
 
 use commands::register;
-use dsync_engine::Beginning;
 use module::cluster::node;
 use module::out::{journal, metrics};
 use module::redis::args::Args;
 use module::redis::context::Ctx;
 use module::redis::on_load::{Library, entry_points};
 use module::redis::{context, gil, probe};
-use module::{events, settings, tick, values, version};
+use module::{events, identity, settings, tick, values, version};
 
 entry_points!(Dsync);
 
@@ -44,19 +43,17 @@ impl Library for Dsync {
         metrics::register(ctx)?;
         settings::register(ctx, &settings)?;
 
-        // These need the settings. If a running primary loads the module, it decides at once; otherwise the server has
-        // yet to load its data.
+        // These need the settings.
         journal::read_log_level(ctx);
         journal::warn_of_eviction(ctx);
+        identity::read_address(ctx);
         node::register(ctx);
-        let facts = ctx.facts();
-        if facts.is_primary() && !facts.loading() {
-            events::take_over(ctx, Some(Beginning::Start));
-        }
 
         // Redis 7.0 goes on calling these after it has refused the module, unless they are taken back.
         node::watch_commands(ctx)?;
-        events::register(ctx)
+        events::register(ctx)?;
+        events::start_if_due(ctx);
+        Ok(())
         // The receiver of the cluster's messages cannot be taken back on any server. So it is registered in the first
         // turn of the event loop, when the module is loaded for good (`node::listen`).
     }

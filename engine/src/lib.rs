@@ -77,6 +77,7 @@ pub use settings::Settings;
 pub use short_bytes::LaneName;
 pub use state::{Body, MAX_PAUSE_MS, State, families};
 pub use store::slab::StateId;
-pub use term::fences::{Announcement, Beginning, Fences};
+pub use term::fences::{Announcement, Fences};
+pub use term::record::{Identity, Record};
 pub use types::Family;
 pub use visit::{Key, Visit, WrongType};

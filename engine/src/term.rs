@@ -22,6 +22,7 @@ use crate::store::slab::StateId;
 use crate::types::{Fence, LeaseMs, LeaseUs, Moments, Now, QueueId, Rank, UnixMs};
 
 pub mod fences;
+pub mod record;
 
 use fences::Fences;
 

@@ -1,17 +1,24 @@
-//! What every RDB file contains beside the keys: the last fence, and the kept places of names without a value.
+//! What an RDB file contains beside the keys: before them the last fence, and the kept places of names without a value;
+//! behind them who wrote the file and when (see [`Record`]).
 //!
 //! A name with kept places has a value, except in the turn in which RENAME or the like took it away. So there are hardly
-//! ever such places, and a file without them is one that dsync 0.2.0 reads.
+//! ever such places, and a file without them is one that dsync 0.2.0 reads: it takes the number behind the keys for a
+//! fence too.
+//!
+//! Where the server allows it, a server that never gave a fence nor heard of one writes nothing. So its files can be
+//! read without the module.
 
+use super::identity;
 use super::loading::{adopt, check_version};
 use super::redis::context::{Ctx, Level, log};
+use super::redis::gil::GilCell;
 use super::redis::io::{self, Loader, Saver};
-use super::redis::value_type::Aux;
+use super::redis::value_type::{Aux, AuxPlace};
 use super::shell::SHELL;
 use dsync_engine::calls::kept_elsewhere::UnheldPlaces;
 use dsync_engine::change::Change;
 use dsync_engine::types::{Db, Fence};
-use dsync_engine::{Family, wire};
+use dsync_engine::{Family, Record, wire};
 
 /// Added to the last fence if places follow. No fence has this bit.
 const PLACES_FOLLOW: u64 = 1 << 63;
@@ -25,30 +32,62 @@ const PER_STRING: usize = 128;
 /// The longest name of a key: the server's own bound for a string.
 const MAX_NAME_LEN: usize = 512 << 20;
 
+/// The number to write behind the keys of the file that is being written. It is of the same moment as that before them.
+/// `None` for a file without anything of ours.
+static TO_WRITE: GilCell<Option<Fence>> = GilCell::new(Option::default);
+
+/// The last fence of the data that are being loaded, until their record tells more of it.
+static READ: GilCell<Option<Fence>> = GilCell::new(Option::default);
+
 pub(super) struct BesideKeys;
 
 impl Aux for BesideKeys {
-    /// Writes the last fence. If places follow: for each name its database, the name and packed strings, and a last
-    /// number.
-    fn save(io: &mut Saver) {
-        SHELL.with(|shell| {
-            let last = shell.engine.fences().to_save().0;
-            let names = shell.engine.unheld_places();
-            if names.is_empty() {
-                return io.u64(last);
+    fn save(io: &mut Saver, place: AuxPlace, may_be_empty: bool) {
+        match place {
+            AuxPlace::BeforeKeys => {
+                let packed = save_before_keys(io, may_be_empty);
+                TO_WRITE.with(|to_write| *to_write = packed);
             }
-            io.u64(last | PLACES_FOLLOW);
-            names.iter().for_each(|name| save_places(io, name));
-            io.u64(END_OF_PLACES);
-        });
+            AuxPlace::BehindKeys => {
+                if let Some(packed) = TO_WRITE.with(Option::take) {
+                    io.u64(packed.0);
+                }
+            }
+        }
     }
 
-    fn load(io: &mut Loader, version: i32) -> Result<(), io::Malformed> {
-        load(io, version).map_err(|why| {
+    fn load(io: &mut Loader, place: AuxPlace, version: i32) -> Result<(), io::Malformed> {
+        let loaded = match place {
+            AuxPlace::BeforeKeys => load_before_keys(io, version),
+            AuxPlace::BehindKeys => load_behind_keys(io, version),
+        };
+        loaded.map_err(|why| {
             log(Level::Warning, &format!("the file is refused: {why}"));
             io::Malformed
         })
     }
+}
+
+/// Writes the last fence. If places follow: for each name its database, the name and packed strings, and a last number.
+/// Returns the packed record; `None` if nothing was written.
+fn save_before_keys(io: &mut Saver, may_be_empty: bool) -> Option<Fence> {
+    SHELL.with(|shell| {
+        let now = shell.now();
+        let fences = shell.engine.fences();
+        let names = shell.engine.unheld_places();
+        if may_be_empty && names.is_empty() && !fences.is_used() {
+            return None;
+        }
+        let record = fences.record(now, identity::read(), shell.engine.is_serving());
+        if names.is_empty() {
+            io.u64(record.last.0);
+            return Some(record.pack());
+        }
+        io.u64(record.last.0 | PLACES_FOLLOW);
+        names.iter().for_each(|name| save_places(io, name));
+        io.u64(END_OF_PLACES);
+        Some(record.pack())
+    })
 }
 
 fn save_places(io: &mut Saver, places: &UnheldPlaces) {
@@ -63,13 +102,28 @@ fn save_places(io: &mut Saver, places: &UnheldPlaces) {
     }
 }
 
-fn load(io: &mut Loader, version: i32) -> Result<(), String> {
+fn load_behind_keys(io: &mut Loader, version: i32) -> Result<(), String> {
+    check_version(version)?;
+    let packed = fence(io.u64().map_err(damaged)?)?;
+    let last = READ.with(|read| *read).unwrap_or_default();
+    if let Some(record) = Record::unpack(packed, last) {
+        READ.with(Option::take);
+        adopt(|engine, now| engine.fences_mut().adopt_record(record, now));
+    }
+    Ok(())
+}
+
+/// Accepts the fence of a wrong clock, but not a number that no clock can give.
+fn fence(number: u64) -> Result<Fence, String> {
+    let fence = Some(Fence(number)).filter(|fence| *fence <= Fence::MAX);
+    fence.ok_or(io::Malformed).map_err(damaged)
+}
+
+fn load_before_keys(io: &mut Loader, version: i32) -> Result<(), String> {
     check_version(version)?;
     let number = io.u64().map_err(damaged)?;
-    // Accept the fence of a wrong clock, but not a number that no clock can give.
-    let last = Some(Fence(number & !PLACES_FOLLOW)).filter(|last| *last <= Fence::MAX);
-    let last = last.ok_or(io::Malformed).map_err(damaged)?;
-    adopt(|engine, now| engine.fences_mut().adopt(last, now));
+    let last = fence(number & !PLACES_FOLLOW)?;
+    READ.with(|read| *read = Some(last));
     if number & PLACES_FOLLOW == 0 {
         return Ok(());
     }
@@ -101,10 +155,13 @@ fn load_places(io: &mut Loader) -> Result<(Family, Vec<Change>), String> {
     }
 }
 
-/// Called when the server has loaded its data: drops the kept places of databases that it does not have, because its
-/// setting `databases` is lower than where the file was written. While a file is read nobody can ask the server for its
-/// databases.
+/// Called when the server has loaded its data. Takes over a last fence without a record. Drops the kept places of
+/// databases that it does not have, because its setting `databases` is lower than where the file was written: while a
+/// file is read nobody can ask the server for its databases.
 pub(super) fn loaded(ctx: Ctx<'_>) {
+    if let Some(last) = READ.with(Option::take) {
+        adopt(|engine, now| engine.fences_mut().adopt(last, now));
+    }
     let mut databases: Vec<Db> = SHELL.with(|shell| shell.engine.queued_databases().collect());
     let selected = ctx.db();
     databases.retain(|db| !ctx.select_db(db.0));

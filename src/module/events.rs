@@ -8,8 +8,8 @@ use super::redis::events::{self, Listener, ServerEvent};
 use super::redis::gil::GilFlag;
 use super::redis::hash_slot::slot;
 use super::shell::SHELL;
-use super::{beside_keys, followed, freed, listeners, loading, parking, tick, waiters};
-use dsync_engine::Beginning;
+use super::{beside_keys, followed, freed, identity, listeners, loading, parking, tick, waiters};
+use dsync_engine::Fences;
 use dsync_engine::types::{ClientId, Db};
 
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
@@ -27,6 +27,38 @@ static HAS_TURNED: GilFlag = GilFlag::new();
 /// Whether the server has turned its event loop with the module in it.
 pub(crate) fn is_at_work() -> bool {
     HAS_TURNED.is_set()
+}
+
+/// Whether the start of the server is over: it has begun to decide, or it has turned its event loop as a replica.
+static START_IS_OVER: GilFlag = GilFlag::new();
+
+/// Why this server decides from now on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beginning {
+    /// It was started, or has loaded the module.
+    Start,
+    Promotion,
+    /// DEBUG RELOAD: it has decided all the time.
+    Reload,
+}
+
+/// Begins to decide after a start, if this server is a primary and has not begun yet. Called when the module is loaded,
+/// and again when the server has loaded its data: a start from data is no second one, see [`loading_started`].
+///
+/// In a cluster the server calls itself a primary until its first cron, so its own entry in the list of nodes must say so
+/// too. As long as it does not, the start is not over: the server tells of no promotion before it calls itself a replica.
+pub(crate) fn start_if_due(ctx: Ctx<'_>) {
+    if START_IS_OVER.is_set() {
+        return;
+    }
+    let is_primary = ctx.facts().is_primary();
+    if is_primary && node::is_replica_by_its_entry(ctx) {
+        return;
+    }
+    START_IS_OVER.set(true);
+    if is_primary {
+        take_over(ctx, Beginning::Start);
+    }
 }
 
 struct Events;
@@ -59,27 +91,35 @@ impl Listener for Events {
                 SHELL.with(|shell| shell.engine.trimmed(Db(0), is_gone));
                 tick::arm(ctx);
             }
-            ServerEvent::NowPrimary => take_over(ctx, Some(Beginning::Promotion)),
+            ServerEvent::NowPrimary => {
+                START_IS_OVER.set(true);
+                take_over(ctx, Beginning::Promotion);
+            }
             ServerEvent::NowReplica => stand_down(ctx),
             ServerEvent::LoadingStarted(_) => loading_started(),
             ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
                 loading::ended();
                 followed::loaded(ctx);
                 beside_keys::loaded(ctx);
-                // A replica that has synchronised still decides nothing. A load while the event loop is already turning
-                // is no start but DEBUG RELOAD.
-                if ctx.facts().is_primary() {
-                    let beginning = (!is_at_work()).then_some(Beginning::Start);
-                    take_over(ctx, beginning);
+                SHELL.with(|shell| shell.engine.fences_mut().loading_ended());
+                // A replica that has synchronised still decides nothing.
+                if !START_IS_OVER.is_set() {
+                    start_if_due(ctx);
+                } else if ctx.facts().is_primary() {
+                    take_over(ctx, Beginning::Reload);
                 }
             }
             ServerEvent::ConfigChanged {
                 loglevel,
                 hz,
                 maxmemory_policy,
+                port,
             } => {
                 if hz {
                     set_cron_period(ctx);
+                }
+                if port {
+                    identity::read_address(ctx);
                 }
                 // Ask only for what may have changed, because SLOWLOG and commandstats show the question.
                 if loglevel {
@@ -100,7 +140,17 @@ impl Listener for Events {
 fn loading_started() {
     loading::started();
     followed::loading_started();
-    SHELL.with(|shell| shell.engine.stand_down());
+    // A server that loads its data before its first turn has given no fence yet. It starts from them, so it forgets that
+    // it has leapt as one without data.
+    let starts = !is_at_work() && START_IS_OVER.set(false);
+    SHELL.with(|shell| {
+        shell.engine.stand_down();
+        let fences = shell.engine.fences_mut();
+        if starts {
+            *fences = Fences::default();
+        }
+        fences.loading_started();
+    });
     freed::finish();
 }
 
@@ -111,6 +161,7 @@ pub(crate) fn set_cron_period(ctx: Ctx<'_>) {
 }
 
 fn cron(ctx: Ctx<'_>) {
+    start_if_due(ctx);
     // Ask first, because all others read the lease clock, and it must not count the time of a pause.
     let paused = ctx.avoid_replica_traffic();
     let stood_still_us = SHELL.with(|shell| {
@@ -131,9 +182,9 @@ fn cron(ctx: Ctx<'_>) {
     journal::cron(ctx);
 }
 
-/// Begins to decide. `beginning` is a start or a promotion: then the next fences must exceed those that others may have
-/// given meanwhile. It is None after DEBUG RELOAD, because this server has decided all the time.
-pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
+/// Begins to decide. After a start or a promotion the next fences must exceed those that others may have given meanwhile,
+/// or this server itself.
+fn take_over(ctx: Ctx<'_>, beginning: Beginning) {
     listeners::may_have_come();
     let paused = ctx.avoid_replica_traffic();
     SHELL.with(|shell| {
@@ -143,12 +194,17 @@ pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
             shell.clock.go_past(clock::monotonic_us(), latest.0);
         }
         let now = shell.now();
-        if let Some(beginning) = beginning {
-            shell.engine.fences_mut().leap(beginning, now);
+        let fences = shell.engine.fences_mut();
+        match beginning {
+            Beginning::Start => fences.start(identity::read(), now),
+            Beginning::Promotion => fences.promote(now),
+            Beginning::Reload => {}
         }
         shell.engine.take_over(now);
     });
-    node::took_over(ctx);
+    if beginning != Beginning::Reload {
+        node::took_over(ctx);
+    }
     ctx.log(Level::Debug, "this server decides");
     tick::arm(ctx);
 }

@@ -11,6 +11,7 @@ pub(crate) mod entropy;
 pub(crate) mod events;
 pub(crate) mod followed;
 mod freed;
+pub(crate) mod identity;
 mod lease_clock;
 mod listeners;
 mod loading;

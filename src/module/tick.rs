@@ -242,6 +242,9 @@ fn do_task(ctx: Ctx<'_>, now: Now, ownerships: &mut Ownerships, budget: &mut u32
                 run_for_queue(ctx, &name, |engine, key| engine.forget_places(key, now));
             }
             let may_write = now.may_write && ownership == Ownership::Ours;
+            if may_write {
+                node::make_slot_known(ctx, name.bytes());
+            }
             let now = Now { may_write, ..now };
             let done = run_task(ctx, &name, now, |visit| visit.perform(task));
             if done.is_err() {

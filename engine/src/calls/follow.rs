@@ -91,7 +91,8 @@ impl Visit<'_> {
         let engine = &mut *self.engine;
         for change in changes {
             if let Change::Grant(grant) = change {
-                engine.term.fences.adopt(grant.fence, self.now);
+                let fences = &mut engine.term.fences;
+                fences.adopt_grant(grant.fence, grant.granted, self.now);
             }
         }
         // A primary follows too: Valkey 9 streams the changes of a slot to the node that the slot moves to.

@@ -16,7 +16,7 @@ use dsync_engine::saved::Loaded;
 use dsync_engine::types::{
     Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, MonoUs, Now, Rank, Token, UnixMs, WaiterId,
 };
-use dsync_engine::{Beginning, Body, Family, Misfit, Reply, Settings, Visit};
+use dsync_engine::{Body, Family, Misfit, Reply, Settings, Visit};
 
 /// While another node has the slot, a place is neither dropped nor forgotten.
 #[test]
@@ -473,7 +473,7 @@ fn places_without_value_are_saved_apart() {
     assert_eq!(unheld(&one_key), 0, "they are saved with the value");
     one_key.server.rename(KEY, (0, 2));
     assert_eq!(unheld(&one_key), 1);
-    let mut loaded = one_key.server.reloaded(false, one_key.now);
+    let mut loaded = one_key.server.reloaded(false, one_key.now, one_key.now);
     assert_eq!(loaded.places(KEY), one_key.places());
     loaded.engine.take_over(one_key.now);
     loaded.run_tasks(one_key.now);
@@ -543,11 +543,7 @@ fn many_kept_places_get_their_moments_in_slices() {
     one_key.later(60_000);
     let latest = one_key.server.engine.latest_due();
     one_key.now.lease = one_key.now.lease.max(LeaseUs(latest.0 + 1));
-    one_key
-        .server
-        .engine
-        .fences_mut()
-        .leap(Beginning::Promotion, one_key.now);
+    one_key.server.engine.fences_mut().promote(one_key.now);
     one_key.server.engine.take_over(one_key.now);
     let mut steps = 0;
     while one_key.server.engine.has_background() {

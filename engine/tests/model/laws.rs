@@ -11,12 +11,12 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Name;
-use crate::server::granted;
+use crate::server::{Beginning, granted};
 use dsync_engine::answer::{Answer, Refusal};
 use dsync_engine::change::{Change, End, KeptPlace};
 use dsync_engine::effect::Wake;
 use dsync_engine::types::{Claim, Fence, MonoUs, Now, Rank, Token, WaiterId};
-use dsync_engine::{Beginning, Family, LaneName, Request, Settings};
+use dsync_engine::{Family, LaneName, Request, Settings};
 use indexes::IndexLaws;
 use rests::RestLaws;
 use work::WorkLaws;
@@ -47,6 +47,14 @@ struct QueuedPlace {
     kept: Option<Rank>,
     /// Its waiter is told something in the call whose changes are being checked.
     is_told: bool,
+}
+
+/// The last fence of the data that a server loaded, or of its own last beginning.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct OnRecord {
+    pub last: Fence,
+    /// When the data were written, in whole seconds, or when the server began.
+    pub unix_us: u64,
 }
 
 pub struct Laws {
@@ -542,17 +550,28 @@ impl Laws {
             .collect();
     }
 
-    /// Checks how far a start or a promotion leaps past the fences that it may not know.
-    pub fn leapt(&mut self, beginning: Beginning, saved: Fence, after: Fence, now: Now) {
+    /// Checks how far a start from the server's own file, or a promotion, leaps past the fences that it may not know.
+    pub fn leapt(
+        &mut self,
+        beginning: Beginning,
+        known: Fence,
+        on_record: OnRecord,
+        after: Fence,
+        now: Now,
+    ) {
         let (minutes, hours) = match beginning {
-            Beginning::Start => (1, 1),
-            Beginning::Promotion => (10, 2),
+            Beginning::Start => (0, 1),
+            Beginning::Promotion => (20, 2),
         };
-        let next = (saved.0 + minutes * 60_000_000).max(now.unix_us + hours * 3_600_000_000);
+        // The fences since that record are unknown. They rose by a quarter of the time at most.
+        let passed_us = now.unix_us - on_record.unix_us.min(now.unix_us);
+        let line = on_record.last.0 + passed_us / 4;
+        let next =
+            (known.0.max(line) + minutes * 60_000_000).max(now.unix_us + hours * 3_600_000_000);
         assert_eq!(
             after,
             Fence(next),
-            "minutes past the last, hours past the clock: {beginning:?}"
+            "minutes past what it knows, hours past the clock: {beginning:?}"
         );
         assert!(after > self.last_fence);
         self.last_fence = after;

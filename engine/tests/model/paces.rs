@@ -13,12 +13,12 @@ use crate::chooser::Random;
 use crate::fixture::{KEY, MS};
 use crate::history::number_from_env;
 use crate::laws::rests::RestLaws;
-use crate::server::{Done, Server};
+use crate::server::{Beginning, Done, Server};
 use crate::world::START_US;
 use callers::Caller;
 use dsync_engine::change::{Change, End};
 use dsync_engine::types::{LeaseUs, MonoUs, Now, UnixMs};
-use dsync_engine::{Beginning, Family, Settings, Visit};
+use dsync_engine::{Family, Settings, Visit};
 
 /// Any span of so long has at most the highest limit of grants.
 const SPAN_MS: u32 = 100;
@@ -252,7 +252,8 @@ impl Paced {
 
     fn copy(&mut self, of: usize) -> Server {
         let as_changes = self.random.one_in(2);
-        self.servers[self.primary].reloaded(as_changes, self.now_of(of))
+        let now = self.now_of(of);
+        self.servers[self.primary].reloaded(as_changes, now, now)
     }
 
     /// The primary decides no more. Some time passes without one.
@@ -271,7 +272,7 @@ impl Paced {
         let lease = &mut self.lease[self.primary];
         *lease = LeaseUs(latest.0 + 1).max(*lease);
         let (now, server) = (self.now(), &mut self.servers[self.primary]);
-        server.engine.fences_mut().leap(beginning, now);
+        server.begin(beginning, now);
         server.engine.take_over(now);
         let limit = server.state(KEY).map(|state| state.body.limit_in_force());
         self.in_force = limit.flatten();

@@ -14,7 +14,15 @@ use dsync_engine::saved::{self, Assembly};
 use dsync_engine::types::{Db, Fence, Now, Token};
 use dsync_engine::unasked::UnaskedEnd;
 use dsync_engine::wire;
-use dsync_engine::{Engine, Family, Key, Look, Settings, State, StateId, Visit};
+use dsync_engine::{Engine, Family, Identity, Key, Look, Record, Settings, State, StateId, Visit};
+
+/// Why a server begins to decide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beginning {
+    /// It starts from a file that it wrote as a primary.
+    Start,
+    Promotion,
+}
 
 /// Returns the token and fence of the hold that an answer grants.
 pub fn granted(answer: &Answer) -> Option<(&Token, Fence)> {
@@ -439,6 +447,15 @@ impl Server {
             .collect()
     }
 
+    /// The fences of a server that begins to decide.
+    pub fn begin(&mut self, beginning: Beginning, now: Now) {
+        let fences = self.engine.fences_mut();
+        match beginning {
+            Beginning::Start => fences.start(Identity::default(), now),
+            Beginning::Promotion => fences.promote(now),
+        }
+    }
+
     /// Returns the packed strings of the state, as a file would have them.
     pub fn saved(&self, name: Name) -> Option<Vec<Vec<u8>>> {
         let mut strings = Vec::new();
@@ -451,9 +468,11 @@ impl Server {
         Some(strings)
     }
 
-    /// Returns a server that has loaded what this one saved, from an RDB file or from a rewritten AOF (`as_changes`).
-    pub fn reloaded(&self, as_changes: bool, now: Now) -> Server {
+    /// Returns a server that has loaded what this one has `written`, from an RDB file or from a rewritten AOF
+    /// (`as_changes`).
+    pub fn reloaded(&self, as_changes: bool, written: Now, now: Now) -> Server {
         let mut new = Server::new(self.engine.settings);
+        new.engine.fences_mut().loading_started();
         for (name, stored) in &self.keys {
             let Some(state) = self.state(*name) else {
                 new.keys.insert(*name, *stored);
@@ -494,14 +513,15 @@ impl Server {
             new.engine
                 .adopt_places(unheld.db, name, family, changes, now);
         }
-        new.engine
-            .fences_mut()
-            .adopt(self.engine.fences().last(), now);
-        assert_eq!(
-            new.engine.fences_mut().take_ahead(),
-            None,
-            "fences near the clock"
-        );
+        let last = self.engine.fences().to_save();
+        let record = Record::new(last, written, Identity::default(), true);
+        let fences = new.engine.fences_mut();
+        fences.adopt(last, now);
+        if let Some(record) = Record::unpack(record.pack(), last) {
+            fences.adopt_record(record, now);
+        }
+        fences.loading_ended();
+        assert_eq!(fences.take_ahead(), None, "fences near the clock");
         new
     }
 }

@@ -16,7 +16,7 @@ mod requests;
 
 use std::collections::BTreeMap;
 
-use crate::laws::Laws;
+use crate::laws::{Laws, OnRecord};
 use crate::model::{Model, ModelSeat, Name};
 use crate::server::{Done, Server, Stored, granted};
 use dsync_engine::Settings;
@@ -41,6 +41,9 @@ pub struct World {
     pub model: Model,
     pub laws: Laws,
     pub now: Now,
+    /// The fences that the data of the primary and of the replica were saved with, or the last beginning.
+    on_record: OnRecord,
+    replica_on_record: OnRecord,
     /// How far the replica's wall clock is ahead of the primary's.
     pub skew_ms: u64,
     /// The budget of background work after each step. Ticks do what is left.
@@ -83,6 +86,8 @@ impl World {
             model: Model::new(settings),
             laws: Laws::new(settings, roomy),
             now,
+            on_record: OnRecord::default(),
+            replica_on_record: OnRecord::default(),
             skew_ms: 7,
             background: 0,
             tickets: BTreeMap::new(),

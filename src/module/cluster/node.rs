@@ -14,12 +14,13 @@
 
 use super::bus::{self, Heard};
 use super::levels::{self, ANNOUNCE_US, distance, level_of, past_heard};
+use super::own_line;
 use super::refreshes::{MIN_REFRESH_US, Refreshes};
 use super::slot_orders::{self, SlotOrder};
 use super::slots::{Role, Slots};
 use crate::module::out::journal;
 use crate::module::redis::clock;
-use crate::module::redis::cluster::{self, Epochs};
+use crate::module::redis::cluster::{self, Epochs, NodeId};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::events;
 use crate::module::redis::filter;
@@ -27,6 +28,7 @@ use crate::module::redis::gil::{GilCell, GilFlag};
 use crate::module::redis::hash_slot::slot;
 use crate::module::shell::SHELL;
 use dsync_engine::types::Fence;
+use std::collections::BTreeSet;
 
 /// The time between two refreshes of the slots without a reason, in microseconds.
 const REFRESH_US: u64 = 10_000_000;
@@ -54,6 +56,8 @@ pub(super) struct ClusterNode {
     /// The node has to see that move before the next command, which may undo it.
     look_is_due: bool,
     refreshes: Refreshes,
+    /// The nodes that this one has heard of fences from, since its start.
+    heard_from: BTreeSet<NodeId>,
     /// The log has a warning of an epoch that is too great to be used.
     has_warned: bool,
     /// At the last announcement: the greatest fence that this node knew, and how many moves were given up.
@@ -73,6 +77,7 @@ impl ClusterNode {
             is_moving: false,
             look_is_due: false,
             refreshes: Refreshes::new(),
+            heard_from: BTreeSet::new(),
             has_warned: false,
             announced: (Fence(0), 0),
             announced_us: 0,
@@ -118,6 +123,11 @@ pub(crate) fn take_back(ctx: Ctx<'_>) {
 /// Whether this server is in cluster mode.
 pub(crate) fn is_node() -> bool {
     IS_NODE.is_set()
+}
+
+/// Whether this server is a replica by its own entry in the list of nodes.
+pub(crate) fn is_replica_by_its_entry(ctx: Ctx<'_>) -> bool {
+    is_node() && cluster::nodes(ctx).is_some_and(|nodes| own_line::is_replica(&nodes))
 }
 
 /// Called by the server's cron on a server that decides: refreshes the slots and announces the last fence, each when it
@@ -270,7 +280,10 @@ pub(crate) fn turn_is_over(ctx: Ctx<'_>) {
 }
 
 impl cluster::Receiver for ClusterNode {
-    fn receive(_: Ctx<'_>, message: &[u8]) {
+    /// Notes what another node tells. At the first message of each node since the start, leaps past all that was heard:
+    /// this node may have forgotten fences that it gave, and the others have not. A node sends no second first message,
+    /// so this cannot go on.
+    fn receive(ctx: Ctx<'_>, sender: NodeId, message: &[u8]) {
         match bus::read(message) {
             Some(Heard::Fences { fences, given_up }) => {
                 with_node(|node| node.slots.hear_given_up(given_up));
@@ -283,7 +296,12 @@ impl cluster::Receiver for ClusterNode {
                 let now = shell.now();
                 shell.engine.fences_mut().hear_base(base, now);
             }),
-            None => {}
+            None => return,
+        }
+        let is_first = with_node(|node| node.heard_from.insert(sender)) == Some(true);
+        let is_serving = || SHELL.with(|shell| shell.engine.is_serving());
+        if is_first && is_serving() && leap(Role::Owner, true) {
+            announce(ctx);
         }
     }
 }

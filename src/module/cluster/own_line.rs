@@ -1,4 +1,4 @@
-//! Reads this node's own line in the reply of CLUSTER NODES: its slots.
+//! Reads this node's own line in the reply of CLUSTER NODES: its role and its slots.
 //!
 //! `<id> <address> myself,master - 0 <pong> <epoch> connected 0-99 200 [300->-<id>] [400-<-<id>]`
 //!
@@ -21,12 +21,19 @@ pub(super) fn own_slots(nodes: &[u8]) -> impl Iterator<Item = OwnSlots> {
         .filter_map(slots_of_item)
 }
 
+/// Whether this node is a replica, as far as it knows.
+pub(super) fn is_replica(nodes: &[u8]) -> bool {
+    own_line(nodes).is_some_and(|line| has_flag(line, "slave"))
+}
+
 fn own_line(nodes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(nodes).ok()?;
-    text.lines().find(|line| {
-        let flags = line.split(' ').nth(2).unwrap_or_default();
-        flags.split(',').any(|flag| flag == "myself")
-    })
+    text.lines().find(|line| has_flag(line, "myself"))
+}
+
+fn has_flag(line: &str, expected: &str) -> bool {
+    let flags = line.split(' ').nth(2).unwrap_or_default();
+    flags.split(',').any(|flag| flag == expected)
 }
 
 fn slots_of_item(word: &str) -> Option<OwnSlots> {
@@ -84,6 +91,15 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
             own_slots(b"e7d1 h:1@2 myself,slave 67ed 0 0 1 connected\n").count(),
             0
         );
+    }
+
+    #[test]
+    fn own_line_tells_the_role_of_no_other_node() {
+        assert!(!is_replica(NODES), "the first line is another node's");
+        assert!(is_replica(
+            b"e7d1 h:1@2 myself,slave 67ed 0 0 1 connected\n"
+        ));
+        assert!(!is_replica(b""));
     }
 
     #[test]

@@ -19,9 +19,22 @@ use super::guard::guard;
 const MESSAGE_TYPE: u8 = 0xd5;
 const PREFIX: &[u8] = b"dsync:";
 
+/// The id of a node, which it keeps until it is reset.
+pub(crate) type NodeId = [u8; raw::REDISMODULE_NODE_ID_LEN as usize];
+
 /// Handles the messages of other nodes.
 pub(crate) trait Receiver {
-    fn receive(ctx: Ctx<'_>, message: &[u8]);
+    fn receive(ctx: Ctx<'_>, sender: NodeId, message: &[u8]);
+}
+
+/// This node's id; `None` outside of a cluster. To be asked only when the server has read its configuration.
+pub(crate) fn own_id() -> Option<NodeId> {
+    // SAFETY: RM_GetMyClusterID has no arguments. It returns NULL, or an id without an end mark, which lives as long as
+    // the server knows this node (cluster.c, getMyClusterId).
+    unsafe {
+        let id: *const NodeId = required!(RedisModule_GetMyClusterID)().cast();
+        id.as_ref().copied()
+    }
 }
 
 /// Registers the receiver of messages. Does nothing outside of a cluster.
@@ -92,7 +105,7 @@ pub(crate) fn epochs(ctx: Ctx<'_>) -> Epochs {
 
 unsafe extern "C" fn on_message<R: Receiver>(
     ctx: *mut raw::RedisModuleCtx,
-    _sender: *const c_char,
+    sender: *const c_char,
     _type: u8,
     payload: *const u8,
     len: u32,
@@ -104,16 +117,19 @@ unsafe extern "C" fn on_message<R: Receiver>(
             if payload.is_null() {
                 return;
             }
-            // SAFETY: the server keeps the context and the `len` bytes of the payload until this returns (cluster.c,
-            // clusterProcessPacket).
-            let (ctx, message) = unsafe {
+            // SAFETY: the server keeps the context, the sender's id and the `len` bytes of the payload until this returns
+            // (cluster.c, clusterProcessPacket).
+            let (ctx, sender, message) = unsafe {
                 (
                     Ctx::from_raw(ctx),
+                    sender.cast::<NodeId>().as_ref(),
                     std::slice::from_raw_parts(payload, len as usize),
                 )
             };
-            if let Some(message) = message.strip_prefix(PREFIX) {
-                R::receive(ctx, message);
+            if let Some(sender) = sender
+                && let Some(message) = message.strip_prefix(PREFIX)
+            {
+                R::receive(ctx, *sender, message);
             }
         },
     );

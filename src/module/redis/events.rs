@@ -73,6 +73,7 @@ pub(crate) enum ServerEvent {
         loglevel: bool,
         hz: bool,
         maxmemory_policy: bool,
+        port: bool,
     },
 }
 
@@ -333,6 +334,7 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
                 loglevel: has(b"loglevel"),
                 hz: has(b"hz") || has(b"dynamic-hz"),
                 maxmemory_policy: has(b"maxmemory-policy"),
+                port: has(b"port") || has(b"tls-port"),
             }
         }
         _ => return None,

@@ -11,6 +11,7 @@
 //! [`Ctx`](context::Ctx) has one. The server's functions are named `RM_…` as in its own source.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub(crate) mod address;
 mod api;
 pub(crate) mod args;
 pub(crate) mod blocked;

@@ -47,10 +47,19 @@ pub(crate) trait ValueType {
     fn digest(digest: &mut Digest, id: NonZeroU32);
 }
 
-/// Data in an RDB file besides the keys, before the first key.
+/// Where data stand in an RDB file that are no key's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AuxPlace {
+    BeforeKeys,
+    BehindKeys,
+}
+
+/// Data in an RDB file besides the keys.
 pub(crate) trait Aux {
-    fn save(io: &mut Saver);
-    fn load(io: &mut Loader, encver: i32) -> Result<(), Malformed>;
+    /// Writes the data for this place. If `may_be_empty`, nothing is in the file if nothing is written, so that a server
+    /// without the module reads the file. Redis 7.0 writes a header before it asks, so there something must follow.
+    fn save(io: &mut Saver, place: AuxPlace, may_be_empty: bool);
+    fn load(io: &mut Loader, place: AuxPlace, encver: i32) -> Result<(), Malformed>;
 }
 
 pub(crate) fn register_type<T: ValueType>(ctx: Ctx) -> Result<(), String> {
@@ -62,8 +71,9 @@ pub(crate) fn register_type_with_aux<T: ValueType, A: Aux>(ctx: Ctx) -> Result<(
     let mut methods = methods::<T>();
     methods.aux_load = Some(aux_load::<A>);
     methods.aux_save = Some(aux_save::<A>);
-    methods.aux_save2 = Some(aux_save::<A>);
-    methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as i32;
+    methods.aux_save2 = Some(aux_save2::<A>);
+    methods.aux_save_triggers =
+        (raw::REDISMODULE_AUX_BEFORE_RDB | raw::REDISMODULE_AUX_AFTER_RDB) as i32;
     create::<T>(ctx, methods)
 }
 
@@ -250,23 +260,52 @@ unsafe extern "C" fn digest<T: ValueType>(digest: *mut raw::RedisModuleDigest, v
     );
 }
 
-unsafe extern "C" fn aux_save<A: Aux>(io: *mut raw::RedisModuleIO, _when: i32) {
+/// `None` for a place that no server writes to: a damaged file.
+fn aux_place(when: i32) -> Option<AuxPlace> {
+    match when as isize {
+        raw::REDISMODULE_AUX_BEFORE_RDB => Some(AuxPlace::BeforeKeys),
+        raw::REDISMODULE_AUX_AFTER_RDB => Some(AuxPlace::BehindKeys),
+        _ => None,
+    }
+}
+
+/// Redis 7.0 calls this one.
+unsafe extern "C" fn aux_save<A: Aux>(io: *mut raw::RedisModuleIO, when: i32) {
     // SAFETY: as in rdb_load.
+    unsafe { save_aux::<A>(io, when, false) };
+}
+
+/// All later servers call this one.
+unsafe extern "C" fn aux_save2<A: Aux>(io: *mut raw::RedisModuleIO, when: i32) {
+    // SAFETY: as in rdb_load.
+    unsafe { save_aux::<A>(io, when, true) };
+}
+
+/// # Safety
+/// `io` must be the argument of a save callback that runs.
+unsafe fn save_aux<A: Aux>(io: *mut raw::RedisModuleIO, when: i32, may_be_empty: bool) {
     guard(
         c"aux_save",
         || (),
-        || A::save(&mut unsafe { Saver::from_raw(io) }),
+        || {
+            let Some(place) = aux_place(when) else { return };
+            // SAFETY: as the caller promises.
+            A::save(&mut unsafe { Saver::from_raw(io) }, place, may_be_empty);
+        },
     );
 }
 
-unsafe extern "C" fn aux_load<A: Aux>(io: *mut raw::RedisModuleIO, encver: i32, _when: i32) -> i32 {
+unsafe extern "C" fn aux_load<A: Aux>(io: *mut raw::RedisModuleIO, encver: i32, when: i32) -> i32 {
     let (ok, err) = (raw::REDISMODULE_OK as i32, raw::REDISMODULE_ERR as i32);
     guard(
         c"aux_load",
         || err,
         || {
+            let Some(place) = aux_place(when) else {
+                return err;
+            };
             // SAFETY: as in rdb_load.
-            match A::load(&mut unsafe { Loader::from_raw(io) }, encver) {
+            match A::load(&mut unsafe { Loader::from_raw(io) }, place, encver) {
                 Ok(()) => ok,
                 Err(Malformed) => err,
             }

@@ -1,10 +1,11 @@
 //! Fences across the nodes of a cluster.
 //!
 //! A later hold of a key has the higher fence, also when the key's slot has moved in between and no state of the key
-//! was left to move with it. The nodes tell each other their last fences. All nodes of a test start an hour ahead of
-//! the same clock; a promoted node is two hours ahead.
+//! was left to move with it. The nodes tell each other their last fences. All nodes of a test start two hours ahead of
+//! the same clock; a promoted node is farther ahead.
 
 use crate::cluster::cluster_steps::*;
+use crate::support::data_files::{append_changes, grant_by_hand, with_safe_aof};
 use crate::support::steps::*;
 use crate::support::*;
 
@@ -85,7 +86,7 @@ fn fences_of_promoted_node_are_followed_at_every_node() {
     assert_ne!(home, slot);
     let mut router = cluster.router_from(0);
     let mut last = acquire_and_release(&mut router, &key);
-    // Each promotion raises the fences by at least ten minutes: no other node gets there by itself.
+    // Each promotion raises the fences by more than ten minutes: no other node gets there by itself.
     let mut serving = 0;
     for promoted in [3, 0] {
         cluster.fail_over_to(promoted, home, &all);
@@ -162,4 +163,99 @@ fn unused_slot_keeps_fence_order_over_failover_of_owner() {
         after > before,
         "{after} at node 4 follows {before} at node 0"
     );
+}
+
+/// A payload of a lock with a fence that is a hundred days ahead of the clock.
+#[track_caller]
+fn payload_far_ahead() -> Vec<u8> {
+    let mut server = with_safe_aof(false).start();
+    server.kill9();
+    let far = unix_us() + 100 * 86_400_000_000;
+    append_changes(&server, "far", "lock", &[&grant_by_hand(far)]);
+    server.start_again();
+    server.connect().ask("DUMP far").as_bytes().to_vec()
+}
+
+/// Takes the fences of the owner of this key a hundred days ahead of the clock.
+#[track_caller]
+fn go_far_ahead(node: &Server, key: &str) {
+    let mut client = node.connect();
+    let restored = call!(client, "RESTORE", key, 0, payload_far_ahead());
+    assert_eq!(restored, "OK");
+    assert_eq!(client.ask(format!("DEL {key}")), 1);
+}
+
+/// Waits until the node has heard of this fence.
+#[track_caller]
+fn wait_until_heard(node: &Server, fence: u64) {
+    eventually("a node to hear of a fence", SOON, || {
+        node.info_number("dsync", "dsync_heard_fence") >= fence
+    });
+}
+
+/// The node had given fences far ahead, has saved nothing, and is started again. The others had heard of them.
+#[test]
+fn restarted_node_goes_past_its_own_fences_that_others_have_heard() {
+    let builder = Cluster::builder().config("save", "''");
+    let mut cluster = builder.node_timeout_ms(20_000).start();
+    let key = cluster.key_of(0, "k");
+    go_far_ahead(&cluster[0], &key);
+    let mut router = cluster.router_from(0);
+    let before = acquire_and_release(&mut router, &key);
+    wait_until_heard(&cluster[1], before);
+    cluster[0].kill9();
+    cluster[0].start_again();
+    cluster.wait_until_ok(&[0]);
+    // The node's own announcement counts as heard, so wait for what it was told.
+    wait_until_heard(&cluster[0], before);
+    let after = acquire_and_release(&mut cluster.router_from(0), &key);
+    assert!(after > before, "{after} follows {before}");
+    // Each other node's first message counts, and no more.
+    wait_until_heard(&cluster[2], after);
+    let again = acquire_and_release(&mut cluster.router_from(0), &key);
+    assert!(again - after < 60_000_000, "{again} follows {after}");
+}
+
+/// A replica that is started again calls itself a primary until its first cron. It does not begin as one.
+#[test]
+fn restarted_replica_of_a_cluster_does_not_leap() {
+    let mut cluster = Cluster::builder().with_replicas().start();
+    let key = cluster.key_of(0, "k");
+    acquire_and_release(&mut cluster.router_from(0), &key);
+    cluster[3].wait_to_catch_up_with(&cluster[0]);
+    assert_eq!(cluster[3].connect().ask("SAVE"), "OK");
+    cluster[3].kill9();
+    cluster[3].start_again();
+    cluster[3].wait_for_sync();
+    let last = |node: usize| cluster[node].info_number("dsync", "dsync_last_fence");
+    let ahead = last(3).saturating_sub(last(0));
+    assert!(ahead < 60_000_000, "the replica is {ahead} µs ahead");
+}
+
+/// The last fence of the lock is higher than the number of the place that waits behind it. The lock rests, its slot moves,
+/// and the place is granted at the end of the pause, by no client's command.
+#[test]
+fn place_granted_after_its_slot_moved_has_higher_fence() {
+    let cluster = Cluster::start();
+    let key = cluster.key_of(0, "k");
+    go_far_ahead(&cluster[0], &cluster.key_of(0, "other"));
+    let mut client = cluster[0].connect();
+    client.ask(format!("DLOCK.ACQUIRE {key} TOKEN a")).grant();
+    let request = |token| format!("DLOCK.ACQUIRE {key} EX 60 TOKEN {token} QUEUE 60000");
+    for token in ["b", "c"] {
+        assert_eq!(client.ask(request(token)).as_array()[0], "WAITING");
+    }
+    assert_eq!(client.ask(LOCK.release(&key, "a")), 1);
+    let before = fence_of(LOCK, &client.ask(request("b")), "b");
+    let paused = client.ask(format!("DLOCK.PAUSE {key} 2000"));
+    assert!(!paused.is_error(), "{paused:?}");
+    assert_eq!(client.ask(LOCK.release(&key, "b")), 1);
+    wait_until_heard(&cluster[1], before);
+    cluster.move_slot_of(&key, 1);
+    let mut client = cluster[1].connect();
+    eventually("the end of the pause", SOON, || {
+        client.ask(LOCK.check(&key, "c")).as_int() > 0
+    });
+    let after = fence_of(LOCK, &client.ask(request("c")), "c");
+    assert!(after > before, "{after} follows {before}");
 }

@@ -3,6 +3,7 @@
 mod bad_payloads;
 mod clock_jump;
 mod dumps;
+mod fences_of_starts;
 mod forged_payloads;
 mod golden;
 mod histories_persisted;

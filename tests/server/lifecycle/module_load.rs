@@ -270,6 +270,25 @@ fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
     assert_calm(server);
 }
 
+/// The server may have had the module before, and have lost what it knew.
+#[test]
+fn first_fence_behind_load_is_two_hours_ahead() {
+    let server = Server::builder().without_module().start();
+    let path = module_path();
+    let load = format!("MODULE LOAD {}", path.display());
+    let replies = server
+        .connect()
+        .ask_all([&load[..], "DLOCK.ACQUIRE k", "DEBUG RELOAD"]);
+    let fence = replies[1].grant().1;
+    let ahead_us = fence.saturating_sub(unix_us());
+    assert!(ahead_us > 7_140_000_000, "{ahead_us}");
+    let next = server.connect().ask("DLOCK.ACQUIRE j").grant().1;
+    assert!(
+        next - fence < 60_000_000,
+        "a reload is no start: {next} follows {fence}"
+    );
+}
+
 #[test]
 fn unload_is_refused_and_harms_nothing() {
     let server = Server::builder().without_module().start();

@@ -2,12 +2,13 @@
 //! failovers and demotions.
 
 use super::{Walk, World};
+use crate::laws::OnRecord;
 use crate::model::{Name, TICK_US, Value};
-use crate::server::{Server, Stored};
+use crate::server::{Beginning, Server, Stored};
+use dsync_engine::Look;
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::HandedOver;
 use dsync_engine::types::{ClientId, Fence, LeaseUs};
-use dsync_engine::{Beginning, Look};
 
 impl World {
     /// Reports the grants of the last step as undelivered, and their connections as closed.
@@ -62,10 +63,14 @@ impl World {
     }
 
     pub fn restart(&mut self, as_changes: bool, ms: u64) {
+        let written = self.now;
         self.pass_unserved(ms);
-        let saved = self.primary.engine.fences().last();
-        self.primary = self.primary.reloaded(as_changes, self.now);
-        self.begin_to_serve(saved, Beginning::Start);
+        self.on_record = OnRecord {
+            last: self.primary.engine.fences().last(),
+            unix_us: written.unix_us / 1_000_000 * 1_000_000,
+        };
+        self.primary = self.primary.reloaded(as_changes, written, self.now);
+        self.begin_to_serve(Beginning::Start, false);
     }
 
     /// Promotes the replica after this long.
@@ -73,8 +78,8 @@ impl World {
         self.pass_unserved(ms);
         let empty = Server::new(self.primary.engine.settings);
         self.primary = std::mem::replace(&mut self.replica, empty);
-        let saved = self.primary.engine.fences().last();
-        self.begin_to_serve(saved, Beginning::Start);
+        self.on_record = self.replica_on_record;
+        self.begin_to_serve(Beginning::Promotion, false);
     }
 
     /// Demotes the primary, and promotes it again after this long.
@@ -106,8 +111,7 @@ impl World {
         self.compare_checks_of_a_follower();
         self.pass_unserved(ms);
         self.compare_checks_of_a_follower();
-        let saved = self.primary.engine.fences().last();
-        self.begin_to_serve(saved, Beginning::Promotion);
+        self.begin_to_serve(Beginning::Promotion, true);
     }
 
     pub(super) fn pass_unserved(&mut self, ms: u64) {
@@ -116,19 +120,19 @@ impl World {
         self.now.unix_us += ms * 1_000;
     }
 
-    pub(super) fn begin_to_serve(&mut self, saved: Fence, beginning: Beginning) {
-        // A process that was promoted still has its connections; one that was started has none.
-        let knows_clients = beginning == Beginning::Promotion;
-        self.primary.engine.fences_mut().leap(beginning, self.now);
+    /// A process that was promoted again still has its connections, if it `knows_clients`.
+    fn begin_to_serve(&mut self, beginning: Beginning, knows_clients: bool) {
+        let known = self.primary.engine.fences().last();
+        self.primary.begin(beginning, self.now);
         let latest = self.primary.engine.latest_due();
         self.now.lease = self.now.lease.max(LeaseUs(latest.0 + 1));
         self.primary.engine.take_over(self.now);
-        self.laws.leapt(
-            beginning,
-            saved,
-            self.primary.engine.fences().last(),
-            self.now,
-        );
+        let after = self.primary.engine.fences().last();
+        (self.laws).leapt(beginning, known, self.on_record, after, self.now);
+        self.on_record = OnRecord {
+            last: after,
+            unix_us: self.now.unix_us,
+        };
         self.model.take_over(self.now, knows_clients);
         self.tickets.clear();
         // The states of a new engine have other ids.
@@ -137,7 +141,11 @@ impl World {
             self.conns.clear();
         }
         // The replica of the new primary starts from a full copy.
-        self.replica = self.primary.reloaded(false, self.now);
+        self.replica = self.primary.reloaded(false, self.now, self.now);
+        self.replica_on_record = OnRecord {
+            unix_us: self.now.unix_us / 1_000_000 * 1_000_000,
+            ..self.on_record
+        };
     }
 
     pub(super) fn compare_checks_of_a_follower(&mut self) {
