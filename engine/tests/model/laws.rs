@@ -49,13 +49,30 @@ struct QueuedPlace {
     is_told: bool,
 }
 
-/// The last fence of the data that a server loaded, or of its own last beginning.
+/// A point of a server's line: its last beginning, or where a file says that its writer's line was.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct OnRecord {
     pub last: Fence,
-    /// When the data were written, in whole seconds, or when the server began.
     pub unix_us: u64,
 }
+
+impl OnRecord {
+    /// Returns the line at this moment: the fences since are unknown, and rose by a quarter of the time at most.
+    fn line(self, unix_us: u64) -> u64 {
+        self.last.0 + unix_us.saturating_sub(self.unix_us) / 4
+    }
+
+    /// Returns what a file says that is written at this moment, by a server with this last fence.
+    pub fn written(self, last: Fence, unix_us: u64) -> OnRecord {
+        match self.line(unix_us) > last.0 {
+            true => self,
+            false => OnRecord { last, unix_us },
+        }
+    }
+}
+
+/// How exactly a file says where the line was: a quarter of some eight milliseconds.
+const RECORD_US: u64 = 8_192 / 4;
 
 pub struct Laws {
     keys: BTreeMap<Name, ReplayedKey>,
@@ -71,6 +88,8 @@ pub struct Laws {
     /// Waiting WAITs, which have no place in the order.
     watchers: Vec<WaiterId>,
     last_fence: Fence,
+    /// The last fence of a grant. A leap that no grant followed may be followed by one that is no higher.
+    last_granted: Fence,
     /// The requests so far. Each may have drawn a number between two fences.
     asked: u64,
     /// The grants to places whose order was checked when they were written.
@@ -93,6 +112,7 @@ impl Laws {
             failed: BTreeMap::new(),
             watchers: Vec::new(),
             last_fence: Fence(0),
+            last_granted: Fence(0),
             asked: 0,
             granted_in_order: BTreeSet::new(),
             ranks: 0,
@@ -124,7 +144,7 @@ impl Laws {
                         (least..=most).contains(&grant.fence.0),
                         "{name:?}: fences rise with the clock"
                     );
-                    self.last_fence = grant.fence;
+                    (self.last_fence, self.last_granted) = (grant.fence, grant.fence);
                     let alone = matches!(grant.claim, Claim::Exclusive | Claim::Run)
                         || key
                             .holds
@@ -560,20 +580,18 @@ impl Laws {
         now: Now,
     ) {
         let (minutes, hours) = match beginning {
+            // A file that tells of no fence is nobody's.
+            Beginning::Start if known == Fence(0) => (0, 2),
             Beginning::Start => (0, 1),
             Beginning::Promotion => (20, 2),
         };
-        // The fences since that record are unknown. They rose by a quarter of the time at most.
-        let passed_us = now.unix_us - on_record.unix_us.min(now.unix_us);
-        let line = on_record.last.0 + passed_us / 4;
-        let next =
-            (known.0.max(line) + minutes * 60_000_000).max(now.unix_us + hours * 3_600_000_000);
-        assert_eq!(
-            after,
-            Fence(next),
-            "minutes past what it knows, hours past the clock: {beginning:?}"
+        let known = known.0.max(on_record.line(now.unix_us));
+        let next = (known + minutes * 60_000_000).max(now.unix_us + hours * 3_600_000_000);
+        assert!(
+            after.0.abs_diff(next) <= RECORD_US,
+            "{after:?}, not {next}: minutes past what it knows, hours past the clock: {beginning:?}"
         );
-        assert!(after > self.last_fence);
+        assert!(after >= self.last_granted, "no fence that was given is above it");
         self.last_fence = after;
         self.places.retain_mut(|place| {
             place.waiter = None;

@@ -513,12 +513,11 @@ impl Server {
             new.engine
                 .adopt_places(unheld.db, name, family, changes, now);
         }
-        let last = self.engine.fences().to_save();
-        let record = Record::new(last, written, Identity::default(), true);
+        let record = (self.engine.fences()).record(written, Identity::default(), true);
         let fences = new.engine.fences_mut();
-        fences.adopt(last, now);
-        if let Some(record) = Record::unpack(record.pack(), last) {
-            fences.adopt_record(record, now);
+        match Record::unpack(record.pack(), record.last) {
+            Some(record) => fences.adopt_record(record, now),
+            None => fences.adopt(record.last, now),
         }
         fences.loading_ended();
         assert_eq!(fences.take_ahead(), None, "fences near the clock");

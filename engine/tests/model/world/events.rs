@@ -65,10 +65,8 @@ impl World {
     pub fn restart(&mut self, as_changes: bool, ms: u64) {
         let written = self.now;
         self.pass_unserved(ms);
-        self.on_record = OnRecord {
-            last: self.primary.engine.fences().last(),
-            unix_us: written.unix_us / 1_000_000 * 1_000_000,
-        };
+        let last = self.primary.engine.fences().last();
+        self.on_record = self.on_record.written(last, written.unix_us);
         self.primary = self.primary.reloaded(as_changes, written, self.now);
         self.begin_to_serve(Beginning::Start, false);
     }
@@ -142,10 +140,7 @@ impl World {
         }
         // The replica of the new primary starts from a full copy.
         self.replica = self.primary.reloaded(false, self.now, self.now);
-        self.replica_on_record = OnRecord {
-            unix_us: self.now.unix_us / 1_000_000 * 1_000_000,
-            ..self.on_record
-        };
+        self.replica_on_record = self.on_record;
     }
 
     pub(super) fn compare_checks_of_a_follower(&mut self) {
