@@ -112,6 +112,24 @@ def forgotten_hold_ends(lab: Lab) -> None:
     eventually(lambda: lab.ask("DLOCK.INFO", "k") is None, "the end of a hold that nobody has", within=12)
 
 
+def loss_of_a_forgotten_hold_is_told_by_its(keep: str) -> None:
+    def play(lab: Lab) -> None:
+        hold(lab)
+        is_(lab.driver.ask("forget", keep=keep, **{"as": "h"}), "forgotten")
+        told = lab.driver.begin("until_lost", ms=60_000, **{"as": "h"})
+        lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "next", "PX", 60_000, "BLOCK", 60_000)
+        # The margin of a tenth of the lease lies between the two.
+        assert told.done(), "the next holder was granted before the first was told its loss"
+        is_(told.result(), "lost")
+
+    play.__name__ = f"loss_of_a_forgotten_hold_is_told_by_its_{keep}"
+    row("one")(play)
+
+
+for keep in ("signal", "derived", "callback"):
+    loss_of_a_forgotten_hold_is_told_by_its(keep)
+
+
 @row("one")
 def killed_waiter_costs_the_next_five_seconds(lab: Lab) -> None:
     lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60_000)

@@ -16,6 +16,9 @@ from dsync import aio
 library = importlib.import_module(f"{sys.argv[1]}.asyncio")
 options: dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
 held: dict[str, Any] = {}
+#: What is set by the `on_lost` of each hold, and what is kept of those that are forgotten.
+calls: dict[str, Any] = {}
+losses: dict[str, Any] = {}
 asking: dict[str, asyncio.Task[None]] = {}
 
 
@@ -35,6 +38,8 @@ async def acquire(order: dict[str, Any]) -> dict[str, Any]:
     words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
     words.update((name, order[name]) for name in ("replicas", "disk") if order.get(name) is not None)
     words.update((name, order[name] / 1000) for name in ("within", "max_hold") if order.get(name) is not None)
+    called = calls[order["as"]] = asyncio.Event()
+    words["on_lost"] = lambda _: called.set()
     key = order["key"]
     if order["family"] == "once":
         block = aio.once.begin(client, key, max_attempts=order.get("attempts"), **words)
@@ -75,13 +80,14 @@ async def obey(order: dict[str, Any]) -> dict[str, Any]:
     if what == "locked":
         ask = aio.semaphore if order["family"] == "semaphore" else aio.lock
         return {"is": "locked" if await ask(client, order["key"]).locked() else "free"}
-    hold, run, block = held[order["as"]]
     if what == "until_lost":
+        lost = losses.get(order["as"]) or held[order["as"]][0].lost
         try:
-            await asyncio.wait_for(hold.lost.wait(), order["ms"] / 1000)
+            await asyncio.wait_for(lost.wait(), order["ms"] / 1000)
         except asyncio.TimeoutError:
             return {"is": "held"}
         return {"is": "lost"}
+    hold, run, block = held[order["as"]]
     if what == "renew":
         return {"is": "renewed" if await hold.renew(lease=order["lease"] / 1000) else "lost"}
     if what == "look":
@@ -101,6 +107,10 @@ async def obey(order: dict[str, Any]) -> dict[str, Any]:
         await block.__aexit__(type(error), error, None)
         return {"is": "failed"}
     assert what == "forget", what
+    if order.get("keep") == "derived":
+        return {"is": "cannot", "why": "nothing is made of an event"}
+    if order.get("keep") is not None:
+        losses[order["as"]] = hold.lost if order["keep"] == "signal" else calls[order["as"]]
     del hold, run, block
     gc.collect()
     return {"is": "forgotten"}

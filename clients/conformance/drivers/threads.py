@@ -15,6 +15,9 @@ import dsync
 library = importlib.import_module(sys.argv[1])
 options: dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
 held: dict[str, Any] = {}
+#: What is set by the `on_lost` of each hold, and what is kept of those that are forgotten.
+calls: dict[str, Any] = {}
+losses: dict[str, Any] = {}
 speaking = threading.Lock()
 
 
@@ -34,6 +37,8 @@ def acquire(order: dict[str, Any]) -> dict[str, Any]:
     words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
     words.update((name, order[name]) for name in ("replicas", "disk") if order.get(name) is not None)
     words.update((name, order[name] / 1000) for name in ("within", "max_hold") if order.get(name) is not None)
+    called = calls[order["as"]] = threading.Event()
+    words["on_lost"] = lambda _: called.set()
     key = order["key"]
     if order["family"] == "once":
         block = dsync.once.begin(client, key, max_attempts=order.get("attempts"), **words)
@@ -72,9 +77,10 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
     if what == "locked":
         ask = dsync.semaphore if order["family"] == "semaphore" else dsync.lock
         return {"is": "locked" if ask(client, order["key"]).locked() else "free"}
-    hold, run, block = held[order["as"]]
     if what == "until_lost":
-        return {"is": "lost" if hold.lost.wait(order["ms"] / 1000) else "held"}
+        lost = losses.get(order["as"]) or held[order["as"]][0].lost
+        return {"is": "lost" if lost.wait(order["ms"] / 1000) else "held"}
+    hold, run, block = held[order["as"]]
     if what == "renew":
         return {"is": "renewed" if hold.renew(lease=order["lease"] / 1000) else "lost"}
     if what == "look":
@@ -94,6 +100,10 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
         block.__exit__(type(error), error, None)
         return {"is": "failed"}
     assert what == "forget", what
+    if order.get("keep") == "derived":
+        return {"is": "cannot", "why": "nothing is made of an event"}
+    if order.get("keep") is not None:
+        losses[order["as"]] = hold.lost if order["keep"] == "signal" else calls[order["as"]]
     del hold, run, block
     gc.collect()
     return {"is": "forgotten"}

@@ -76,6 +76,11 @@ impl Order {
         self.0[field].as_bool() == Some(true)
     }
 
+    /// Whether what tells the loss of a forgotten hold is kept.
+    pub fn keeps(&self) -> bool {
+        self.0["keep"].is_string()
+    }
+
     /// Adds the order's options of a semaphore.
     pub fn semaphore<C>(&self, mut semaphore: Semaphore<C>) -> Semaphore<C> {
         if let Some(limit) = self.count("limit") {

@@ -180,6 +180,11 @@ impl Driver {
             }
             ("forget", held) => {
                 drop(held);
+                if order.keeps() {
+                    return Ok(
+                        json!({ "is": "cannot", "why": "a hold that is dropped is released" }),
+                    );
+                }
                 "forgotten"
             }
             _ => return Err(format!("no order {ending} for this hold").into()),
