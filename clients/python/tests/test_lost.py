@@ -1,5 +1,6 @@
 """Holds that are lost, waits that are given up, and connections that break, with synchronous clients."""
 
+import gc
 import signal
 import threading
 import time
@@ -98,6 +99,34 @@ def test_block_without_a_name_for_its_hold_keeps_it(client: Any) -> None:
     with lock(client, "k", lease=1):
         time.sleep(2)
         assert holders(client, "k") == 1
+
+
+def test_loss_is_told_to_who_keeps_only_what_tells_it(client: Any) -> None:
+    """The usual election of a leader: the hold was collected, its renewal ended, and two led."""
+    told: list[Any] = []
+    lost = lock(client, "k", lease=2, on_lost=told.append).acquire().lost
+    hold = lock(client, "k").acquire()
+    assert lost.is_set()
+    eventually(lambda: [one.fence < hold.fence for one in told] == [True], "the callback")
+
+
+class Leader:
+    """Its hold and its callback refer to each other."""
+
+    def __init__(self, client: Any, told: list[str]) -> None:
+        self._told = told
+        self._hold = lock(client, "k", lease=2, on_lost=self._stop).acquire()
+
+    def _stop(self, hold: Any) -> None:
+        self._told.append(str(hold._lease.why_lost()))
+
+
+def test_callback_that_refers_to_its_hold_does_not_have_it_renewed(client: Any) -> None:
+    told: list[str] = []
+    Leader(client, told)
+    gc.collect()
+    lock(client, "k").acquire()
+    eventually(lambda: told == ["nobody refers to it any more, so it was not renewed"], "the callback")
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ class ClaimBase(BlockBase[HoldType]):
         if not self._kind.is_reentrant:
             return None
         hold: Optional[HoldType] = self._performer.of(self._client).held_here().get(text(self.key))
-        if hold is None or hold._lease.why_lost() is not None:
+        if hold is None or hold._lease.is_forgotten or hold._lease.why_lost() is not None:
             return None
         hold._depth += 1
         return hold

@@ -43,7 +43,18 @@ class HoldBase:
         self.index = grant.told.index
 
     def __del__(self) -> None:
-        self._lease.forget()
+        """Ends the renewal, and has the hold live on for who keeps nothing but ``lost`` or ``on_lost``.
+
+        What tells the loss holds the hold weakly until here, so that an ``on_lost`` which refers to the hold does not
+        have it renewed for ever. No lock is taken: garbage is collected at any moment.
+        """
+        self._lease.is_forgotten = True
+        if self._alarm is not None and not (self._lease.has_ended or self._lease.is_of_the_parent):
+            self._outlives()
+
+    def _outlives(self) -> None:
+        """Has what tells the loss keep the hold, from any thread."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<Hold of {self.key!r}, fence {self.fence}, {self.left():.1f} s left>"
@@ -97,6 +108,8 @@ class HoldBase:
         if why is not None:
             self._lose(why)
             return None
+        if lease.is_forgotten:
+            return lease.lost_at()
         if not self._has_begun and now() >= self._renewed.due_at:
             try:
                 self._renewals.begin(self._performer.of(self._client))

@@ -104,6 +104,8 @@ class Lease:
         #: Those that may be the last that the server has carried out, or will.
         self._asked: list[Asked] = []
         self._ended: Optional[str] = None
+        #: Whether nobody refers to the hold any more, so that it is not renewed.
+        self.is_forgotten = False
         self._trouble: Optional[BaseException] = None
         # A handler of a signal, or the end of a generator that is collected, may look while its thread is looking.
         self._lock = threading.RLock()
@@ -116,6 +118,10 @@ class Lease:
         #: Seconds after which a wait for a moment of the lease looks at the clock again: no wait that the system offers
         #: goes on while the machine is suspended, and after that it would last as long as before.
         self.slice = max(SHORTEST_SLICE, min(margin or seconds, default_margin(seconds)))
+
+    def next_slice(self) -> float:
+        """Returns the moment of the next look at the clock."""
+        return now() + self.slice
 
     def asks_for(self, seconds: float) -> float:
         """Returns for how many seconds a renewal asks now: no longer than ``max_hold`` allows."""
@@ -153,9 +159,10 @@ class Lease:
             with self._lock:
                 self._ended = self._ended or why
 
-    def forget(self) -> None:
-        """Notes that nobody refers to the hold any more. Without the lock: garbage is collected at any moment."""
-        self._ended = self._ended or "nobody refers to it any more"
+    @property
+    def has_ended(self) -> bool:
+        """Whether the hold is told as over."""
+        return self._ended is not None
 
     @property
     def is_of_the_parent(self) -> bool:
@@ -187,16 +194,17 @@ class Lease:
             return None
         if self._max_hold is not None and (self._granted < self.seconds or now() >= self._lost_at_latest):
             return f"its max_hold of {self._max_hold:g} s is over"
+        if self.is_forgotten:
+            return "nobody refers to it any more, so it was not renewed"
         trouble = f" ({self._trouble})" if self._trouble is not None else ""
         return f"no renewal was answered in time{trouble}"
 
 
-def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns what calls this method of a hold without keeping the hold. Once it is gone, nothing is called."""
+def weakly(method: Callable[..., Any], otherwise: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
+    """Returns what calls this method of a hold without keeping the hold. Once it is gone, the other is called."""
     reference = weakref.WeakMethod(method)
 
     def call(*arguments: Any) -> Any:
-        found = reference()
-        return None if found is None else found(*arguments)
+        return (reference() or otherwise)(*arguments)
 
     return call

@@ -1,7 +1,7 @@
 """Renews the holds of a client: all that are due at a time together, in one write to each server.
 
-A script, as those of ``_steps``. Each hold keeps its :class:`Renewed`, and nothing else does: a hold that nobody refers
-to is not renewed.
+A script, as those of ``_steps``. Each hold keeps its :class:`Renewed`, and nothing else does: a hold that is forgotten
+is not renewed.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Renewals:
 
     def _live(self) -> list[Renewed]:
         with self._lock:
-            live = [hold for hold in self._holds if hold.lease.left() > 0]
+            live = [hold for hold in self._holds if hold.lease.left() > 0 and not hold.lease.is_forgotten]
             if not live:
                 self._renewer = None
             return live

@@ -66,6 +66,26 @@ async def test_several_keys_are_not_entered_when_the_first_is_lost_meanwhile(acl
     assert await holders(aclient, "b") == 0
 
 
+async def test_loss_is_told_to_who_keeps_only_what_tells_it(aclient: Any) -> None:
+    """The usual election of a leader: the hold was collected, its renewal ended, and two led."""
+    told: list[Any] = []
+    lost = (await lock(aclient, "k", lease=2, on_lost=told.append).acquire()).lost
+    hold = await lock(aclient, "k").acquire()
+    assert lost.is_set()
+    assert [one.fence < hold.fence for one in told] == [True]
+
+
+async def test_loss_is_told_of_a_hold_that_another_thread_collects(aclient: Any) -> None:
+    lost = []
+    hold = await lock(aclient, "k", lease=2).acquire()
+    lost.append(hold.lost)
+    cycle: list[Any] = [hold]
+    cycle.append(cycle)
+    del hold, cycle
+    await asyncio.to_thread(gc.collect)
+    await asyncio.wait_for(lost[0].wait(), 20)
+
+
 async def test_loss_by_a_suspension_is_told_when_the_machine_goes_on(
     aclient: Any, suspend: Callable[[float], None]
 ) -> None:

@@ -66,7 +66,11 @@ class Hold(Runs, HoldBase):
 
     def _watch(self) -> None:
         moment = min(self._renewed.due_at, self._lease.lost_at())
-        self._alarm = CLOCK.at(moment, weakly(self._look), self._lease.slice)
+        # While the hold is collected it is out of reach for a moment.
+        self._alarm = CLOCK.at(moment, weakly(self._look, self._lease.next_slice), self._lease.slice)
+
+    def _outlives(self) -> None:
+        self._alarm.ring = self._look
 
     def _tell(self, on_lost: Callable[[Any], object]) -> None:
         # In a thread of its own: the clock tells other holds, too.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import sys
@@ -58,11 +59,18 @@ class Hold(Runs, HoldBase):
         return await self._run(self._end, "RELEASE")
 
     def _watch(self) -> None:
+        self._alarm.cancel()
         moment = self._look()
         if moment is not None:
             # A timer stands still while the machine is suspended.
             wait = max(0.0, min(moment - now(), self._lease.slice))
-            self._alarm = self._loop.call_later(wait, weakly(self._watch))
+            call = self._watch if self._lease.is_forgotten else weakly(self._watch)
+            self._alarm = self._loop.call_later(wait, call)
+
+    def _outlives(self) -> None:
+        # A loop that is closed tells nothing.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._watch)
 
     def _cancel_work(self) -> None:
         self._alarm.cancel()
