@@ -22,7 +22,7 @@ class Cannot(Exception):
 class Driver:
     """One process, which works through one client. Orders run side by side; each has one answer."""
 
-    def __init__(self, command: list[str], mode: str, ports: list[int]) -> None:
+    def __init__(self, command: list[str], mode: str, ports: list[int], **words: Any) -> None:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
         )
@@ -33,7 +33,7 @@ class Driver:
         self._said: list[str] = []
         threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._keep_stderr, daemon=True).start()
-        connected = self.ask("connect", mode=mode, ports=ports)
+        connected = self.ask("connect", mode=mode, ports=ports, **words)
         if connected["is"] == "cannot":
             self.kill()
             raise Cannot(connected["why"])

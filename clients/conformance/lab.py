@@ -70,9 +70,9 @@ class Lab:
         assert self._cluster is not None
         return self._cluster
 
-    def another(self, mode: str, ports: list[int]) -> Driver:
-        """Starts one more driver, which is ended with the lab."""
-        driver = Driver(self._command, mode, ports)
+    def another(self, mode: str, ports: list[int], **words: Any) -> Driver:
+        """Starts one more driver, which is ended with the lab. The words are further ones of `connect`."""
+        driver = Driver(self._command, mode, ports, **words)
         self._drivers.append(driver)
         return driver
 

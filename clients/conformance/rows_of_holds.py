@@ -167,6 +167,15 @@ def disk_full(lab: Lab) -> Iterator[None]:
     lab.ask("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
 
 
+@contextlib.contextmanager
+def full(lab: Lab) -> Iterator[None]:
+    admin = lab.server.client(single_connection_client=True)
+    admin.config_set("maxclients", 1)
+    admin.execute_command("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "yes")
+    yield
+    admin.config_set("maxclients", 1_000)
+
+
 def is_refused(lab: Lab, word: str) -> bool:
     try:
         lab.server.client().execute_command("SET", "probe", "1")
@@ -175,7 +184,13 @@ def is_refused(lab: Lab, word: str) -> bool:
     return False
 
 
-REFUSALS = {"busy": busy, "out of memory": out_of_memory, "without replicas": without_replicas, "disk full": disk_full}
+REFUSALS = {
+    "busy": busy,
+    "out of memory": out_of_memory,
+    "without replicas": without_replicas,
+    "disk full": disk_full,
+    "a full server": full,
+}
 
 
 def done_over(refusal: str) -> Callable[[Lab], None]:
@@ -210,6 +225,66 @@ def wait_over(refusal: str) -> Callable[[Lab], None]:
 for refusal in REFUSALS:
     row("one")(done_over(refusal))
     row("one")(wait_over(refusal))
+
+
+# What a server refuses before it looks at a command is no answer to it.
+
+
+def with_a_password(lab: Lab) -> None:
+    """The driver is another one from now on, with a user of its own."""
+    lab.ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+    lab.driver = lab.another("one", [lab.server.port], user="app", password="pw")
+
+
+def rotate(lab: Lab, password: str) -> None:
+    """The server has another password, and closes the connections of who came with the last one."""
+    lab.ask("ACL", "SETUSER", "app", "resetpass", f">{password}")
+    lab.ask("CLIENT", "KILL", "USER", "app")
+
+
+@row("one")
+def finished_work_is_told_over_a_password_that_is_rotated(lab: Lab) -> None:
+    with_a_password(lab)
+    hold(lab, "job", family="once", lease=20_000)
+    rotate(lab, "next")
+    done = record(lab)
+    time.sleep(1.5)
+    rotate(lab, "pw")
+    is_recorded(done, lab, "job")
+
+
+@row("one")
+def hold_is_renewed_over_a_password_that_is_rotated(lab: Lab) -> None:
+    with_a_password(lab)
+    hold(lab, lease=6_000)
+    rotate(lab, "next")
+    time.sleep(3)
+    rotate(lab, "pw")
+    is_(lab.driver.ask("until_lost", ms=6_000, **{"as": "h"}), "held")
+    is_(lab.driver.ask("release", **{"as": "h"}), "released")
+
+
+@row("one")
+def refused_password_is_told_at_once(lab: Lab) -> None:
+    with_a_password(lab)
+    rotate(lab, "next")
+    begun = time.monotonic()
+    answer = lab.driver.ask("acquire", family="lock", key="k", lease=30_000, wait=None, **{"as": "h"})
+    took = time.monotonic() - begun
+    is_(answer, "error")
+    assert took < 5, f"a refused password was told after {took:.1f} s"
+
+
+@row("one")
+def release_that_was_refused_and_then_finds_nothing_says_so(lab: Lab) -> None:
+    """The script removes the key and goes on: a refusal has carried out nothing, so 0 is no answer to a repetition."""
+    hold(lab, lease=60_000)
+    lab.ask("CONFIG", "SET", "busy-reply-threshold", 50)
+    script = "redis.call('DEL', 'k') local begun = redis.call('TIME')[1] while redis.call('TIME')[1] - begun < 3 do end"
+    loop = lab.aside(lambda: lab.server.client(socket_timeout=60).eval(script, 0))
+    eventually(lambda: is_refused(lab, "BUSY"), "a busy server")
+    is_(lab.driver.ask("release", **{"as": "h"}), "lost")
+    loop.result(timeout=SOON)
 
 
 @row("one")

@@ -114,7 +114,8 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
         if order["mode"] == "sentinel":
             server[:] = ["--master", "locks", "--sentinel", ",".join(addresses)]
         else:
-            server[:] = [word for address in addresses for word in ("--url", f"redis://{address}")]
+            who = f"{order['user']}:{order['password']}@" if order.get("password") else ""
+            server[:] = [word for address in addresses for word in ("--url", f"redis://{who}{address}")]
             server.extend(["--cluster"] * (order["mode"] == "cluster"))
         return {"is": "connected"}
     if what == "locked":

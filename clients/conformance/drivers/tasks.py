@@ -22,9 +22,9 @@ losses: dict[str, Any] = {}
 asking: dict[str, asyncio.Task[None]] = {}
 
 
-def connect(mode: str, ports: list[int]) -> Any:
+def connect(mode: str, ports: list[int], **who: Any) -> Any:
     if mode == "one":
-        return library.Redis(port=ports[0]) if sys.argv[1] == "redis" else library.Valkey(port=ports[0])
+        return (library.Redis if sys.argv[1] == "redis" else library.Valkey)(port=ports[0], **who)
     if mode == "sentinel":
         sentinels = importlib.import_module(f"{sys.argv[1]}.asyncio.sentinel")
         group = sentinels.Sentinel([("127.0.0.1", port) for port in ports], socket_timeout=1)
@@ -69,7 +69,7 @@ async def obey(order: dict[str, Any]) -> dict[str, Any]:
     global client
     what = order["do"]
     if what == "connect":
-        client = connect(order["mode"], order["ports"])
+        client = connect(order["mode"], order["ports"], username=order.get("user"), password=order.get("password"))
         return {"is": "connected"}
     if what == "acquire":
         asking[order["as"]] = asyncio.current_task()

@@ -112,9 +112,13 @@ impl Order {
     /// The servers that `connect` names.
     pub fn server(&self) -> dsync_client::Result<Server> {
         let ports = self.0["ports"].as_array().expect("ports");
+        let who = match self.0["password"].as_str() {
+            Some(password) => format!("{}:{password}@", self.text("user")),
+            None => String::new(),
+        };
         let urls: Vec<String> = ports
             .iter()
-            .map(|port| format!("redis://127.0.0.1:{port}"))
+            .map(|port| format!("redis://{who}127.0.0.1:{port}"))
             .collect();
         match self.text("mode") {
             "one" => Server::at(urls[0].as_str()),
