@@ -150,20 +150,18 @@ def done(request: Request = REQUEST, **words: Any) -> Script:
 
 
 def test_done_that_may_be_repeated_is_not_confirmed(story: Story) -> None:
-    sent = ConnectionError("closed")
-    sent.is_in_doubt = True  # type: ignore[attr-defined]
-    assert story.run(done(confirm=ONE), GONE, 1)
-    for error in (sent, dsync.NotConfirmed("k", 0, 1)):
+    unsent = ConnectionError("refused")
+    unsent.is_unsent = True  # type: ignore[attr-defined]
+    assert story.run(done(confirm=ONE), unsent, 1)
+    for error in (GONE, dsync.NotConfirmed("k", 0, 1)):
         with pytest.raises(dsync.NotConfirmed) as few:
             story.run(done(confirm=ONE), error, 1)
         assert (few.value.have, few.value.wanted) == (0, 1)
-    assert story.run(done(), sent, 1)
+    assert story.run(done(), GONE, 1)
 
 
 def test_done_that_may_be_repeated_comes_behind_a_renewal(story: Story) -> None:
     """Where it finds the hold this DONE is the first. It was called not confirmed after a sending that was lost."""
-    sent = ConnectionError("closed")
-    sent.is_in_doubt = True  # type: ignore[attr-defined]
     lease = Lease(9.0, 1.0, story.time)
     once = replace(REQUEST, family=ONCE)
 
@@ -171,16 +169,16 @@ def test_done_that_may_be_repeated_comes_behind_a_renewal(story: Story) -> None:
         story.said.clear()
         return story.run(done(request, confirm=ONE, lease=lease), *replies)
 
-    assert end(REQUEST, sent, 1)
+    assert end(REQUEST, GONE, 1)
     assert story.said == ["DLOCK.DONE k t", "DLOCK.RENEW k t PX 9000 + DLOCK.DONE k t"]
-    assert not end(once, sent, [0, 0]), "another attempt has begun"
+    assert not end(once, GONE, [0, 0]), "another attempt has begun"
     # Of a member 0 may be the answer to a repetition as well, of which nobody knows who has the first.
     for request, replies in ((REQUEST, [0, 1]), (REQUEST, [0, 0]), (once, [0, 1]), (once, [GONE, 1])):
         with pytest.raises(dsync.NotConfirmed, match="0 of 1"):
-            end(request, sent, replies)
+            end(request, GONE, replies)
     lease.end("lost")
     with pytest.raises(dsync.NotConfirmed, match="0 of 1"):
-        end(REQUEST, sent, 1)
+        end(REQUEST, GONE, 1)
     assert story.said == ["DLOCK.DONE k t"] * 2
 
 

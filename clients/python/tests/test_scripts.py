@@ -209,6 +209,22 @@ def test_end_is_repeated_for_as_long_as_the_server_can_know_the_hold(story: Stor
     assert story.time > 1_000 + REQUEST.lease
 
 
+def test_release_that_finds_nothing_is_a_loss_unless_an_earlier_one_may_have_ended_it(story: Story) -> None:
+    unsent = ConnectionError("refused")
+    unsent.is_unsent = True  # type: ignore[attr-defined]
+    for refused in (redis.ResponseError("BUSY a script"), redis.exceptions.BusyLoadingError("loading"), unsent):
+        assert not story.run(end("RELEASE"), refused, 0)
+        assert story.run(end("RELEASE"), refused, GONE, 0)
+
+
+def test_end_goes_on_over_a_refused_greeting(story: Story) -> None:
+    for error in (redis.AuthenticationError("WRONGPASS"), redis.ResponseError("DB index is out of range")):
+        error.is_unsent = True  # type: ignore[union-attr]
+        assert story.run(end("DONE"), error, 1)
+        with pytest.raises(type(error)):
+            story.run(acquire(), error, 1)
+
+
 def test_refused_done_becomes_fail_and_the_refusal_is_raised(story: Story) -> None:
     refusal = redis.exceptions.ResponseError("RESULT is too long")
     block = dsync.once.begin(redis.Redis(), "k")

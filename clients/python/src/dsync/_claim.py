@@ -15,7 +15,7 @@ from ._hold import HoldBase
 from ._lease import OF_THE_PARENT
 from ._performer import Performer, Talk
 from ._protocol import Done, GivenUp, fields, text
-from ._retry import passes
+from ._retry import passes_for_a_hold
 from ._settings import Kind, Settings, Work, min_hold_words, option
 from ._source import check_client
 from ._steps import Grant
@@ -258,7 +258,7 @@ class BeginBase(BlockBase[Run[HoldType]]):
                 # The server's word counts here, not the clock: it is accepted after a lapse unless another has begun.
                 is_recorded = await hold._end(talk, "DONE", *self._work.done(held.result))
             except Exception as refusal:
-                if not passes(refusal):
+                if not passes_for_a_hold(refusal):
                     # Without this the work would begin again after the lease only, and released it would not count.
                     with contextlib.suppress(Exception):
                         await hold._end(talk, "FAIL", *self._work.failed(refusal))

@@ -10,7 +10,7 @@ from ._lease import Lease, now, weakly
 from ._performer import Performer, Talk
 from ._protocol import Word
 from ._renewals import Renewed, renewals_of
-from ._retry import log, passes
+from ._retry import log, passes_for_a_hold
 from ._settings import Settings
 from ._steps import Grant
 from .errors import HoldLost
@@ -181,7 +181,7 @@ class HoldBase:
         try:
             return not await self._end(talk, verb, *more)
         except Exception as error:
-            if not passes(error):
+            if not passes_for_a_hold(error):
                 raise
             log.warning("%r could not be released, its lease will end it: %s", self.key, error)
             return False

@@ -13,7 +13,7 @@ from typing import Any, AsyncContextManager, Optional
 
 from ._confirm import Part, commit, patience
 from ._protocol import Words
-from ._retry import doubt, is_reply
+from ._retry import is_reply, unsent
 from ._source import Source
 
 #: No reply, as opposed to a reply that is null.
@@ -91,8 +91,8 @@ class Line(ABC):
                 return [await self._reply(deadline, within) for _ in commands]
         except BaseException as error:
             await self.close()
-            if is_sent:
-                doubt(error)
+            if not is_sent:
+                unsent(error)
             raise
 
     async def _reply(self, deadline: float, within: float) -> Any:

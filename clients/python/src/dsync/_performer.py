@@ -15,7 +15,7 @@ from ._confirm import Confirm, Part
 from ._lease import now
 from ._line import Line
 from ._protocol import Words
-from ._retry import passes
+from ._retry import passes, unsent
 from ._route import route_of
 from ._source import Source, is_cluster, name
 from ._steps import ANSWER_WITHIN, LONGEST_TRY
@@ -98,6 +98,7 @@ class Performer(ABC):
         try:
             return await self.route.find(self._reply, key, now() + within)
         except Exception as error:
+            unsent(error)
             name(error, repr(key))
             raise
 

@@ -9,7 +9,7 @@ import logging
 import random
 import socket
 import sys
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ._lease import now
 from .errors import NotConfirmed
@@ -55,6 +55,8 @@ def passes(error: BaseException) -> bool:
         return True
     if _is_one_of(error, *_LASTING):
         return False
+    if "max number of clients" in str(error):
+        return True
     if concerns_the_connection(error) or _is_one_of(error, *filter(None, _PASSING.values())):
         return True
     if not is_reply(error):
@@ -68,13 +70,27 @@ def is_reply(error: BaseException) -> bool:
     return _is_one_of(error, "ResponseError")
 
 
-def doubt(error: BaseException) -> None:
-    """Notes that the command was sent when this error came, so that it may have been carried out."""
-    error.is_in_doubt = True  # type: ignore[attr-defined]
+def unsent(error: BaseException) -> None:
+    """Notes that this error came before the command was sent."""
+    error.is_unsent = True  # type: ignore[attr-defined]
+
+
+def is_unsent(error: BaseException) -> bool:
+    return getattr(error, "is_unsent", False)
 
 
 def is_in_doubt(error: BaseException) -> bool:
-    return isinstance(error, NotConfirmed) or getattr(error, "is_in_doubt", False)
+    """Returns whether the command may have been carried out: it was sent, and not refused."""
+    return not (is_unsent(error) or is_reply(error) or _is_one_of(error, "BusyLoadingError", *_LASTING))
+
+
+def passes_for_a_hold(error: BaseException) -> bool:
+    """Returns whether another attempt to end a hold can succeed.
+
+    What a server refuses before it looks at the command is no answer to it: a greeting, or a password that is being
+    rotated.
+    """
+    return passes(error) or is_unsent(error) or _is_one_of(error, *_LASTING[:2])
 
 
 def concerns_the_connection(error: BaseException) -> bool:
@@ -120,8 +136,15 @@ def tells_the_end(error: BaseException) -> bool:
 class Patience:
     """How long one caller goes on asking a server that cannot be reached."""
 
-    def __init__(self, key: str, retry_for: float, deadline: Optional[float] = None) -> None:
+    def __init__(
+        self,
+        key: str,
+        retry_for: float,
+        deadline: Optional[float] = None,
+        passes: Callable[[BaseException], bool] = passes,
+    ) -> None:
         self._key = key
+        self._passes = passes
         self._retry_for = retry_for
         self._deadline = deadline
         self._failing_since: Optional[float] = None
@@ -139,7 +162,7 @@ class Patience:
 
         When the time is over, an earlier answer that was not confirmed says more than that the last attempt had none.
         """
-        if not passes(error):
+        if not self._passes(error):
             raise error
         if isinstance(error, NotConfirmed):
             self._unconfirmed = error

@@ -15,7 +15,7 @@ from . import _protocol
 from ._confirm import Confirm, Part
 from ._lease import Lease, now
 from ._protocol import ONCE, Done, GivenUp, Granted, Request, Waiting, Word, Words, fields, holders, milliseconds, text
-from ._retry import Patience, is_in_doubt, tells_the_end
+from ._retry import Patience, is_in_doubt, passes_for_a_hold, tells_the_end
 from .errors import NotAcquired, NotConfirmed
 
 if TYPE_CHECKING:
@@ -215,9 +215,9 @@ async def finish(
     replicas. So where one may have been carried out, the next comes right behind a RENEW of the ``lease``, in the same
     write: if that finds the hold, this DONE is the first.
     """
-    patience = Patience(request.key, retry_for)
+    patience = Patience(request.key, retry_for, passes=passes_for_a_hold)
     behind = None if confirm is None else replace(confirm, until=now() + retry_for)
-    at_once, in_doubt = True, False
+    in_doubt = False
     was_lost = lease is not None and lease.why_lost() is not None
     while True:
         renewal: list[Words] = []
@@ -231,7 +231,6 @@ async def finish(
             if tells_the_end(error):
                 reply = 0
                 break
-            at_once = False
             in_doubt = in_doubt or is_in_doubt(error)
             await talk.pause(patience.pause_after(error))
     # The run's DONE is answered as the first was: by 0 only if another has begun.
@@ -239,8 +238,8 @@ async def finish(
     may_be_repeated = in_doubt and not (renewal and part.is_first)
     if confirm is not None and may_be_repeated and (reply or not is_answered_again):
         raise NotConfirmed(request.key, 0, confirm.wanted())
-    # Otherwise an earlier request can have ended the hold, and its answer was lost.
-    return reply > 0 or not (at_once or was_lost or is_answered_again)
+    # An earlier request can have ended the hold, and its answer was lost. One that was refused has not.
+    return reply > 0 or (in_doubt and not (was_lost or is_answered_again))
 
 
 async def wait_for_round(talk: Talk, timeout: Optional[float], retry_for: float) -> Optional[tuple[int, int]]:

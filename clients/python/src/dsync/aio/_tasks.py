@@ -13,7 +13,7 @@ from .._confirm import Part, patience
 from .._lease import now
 from .._line import Line
 from .._performer import Performer, Result
-from .._retry import doubt, is_in_doubt, log
+from .._retry import is_unsent, log, unsent
 from .._source import Source
 from .._steps import ANSWER_WITHIN
 
@@ -86,9 +86,7 @@ class Shared:
         except asyncio.TimeoutError:
             if not confirms:
                 await self.end(ConnectionError("the server did not answer another request"))
-            error = self._line.source.no_answer(within)
-            doubt(error)
-            raise error from None
+            raise self._line.source.no_answer(within) from None
 
     async def _work(self) -> None:
         try:
@@ -120,8 +118,8 @@ class Shared:
         for index, over in enumerate(waiting):
             # The first one is told why. Each has an error of its own, as each names another key.
             error = self._line.source.error("ConnectionError", str(why) or "the connection was closed")
-            if is_in_doubt(why):
-                doubt(error)
+            if is_unsent(why):
+                unsent(error)
             over.set_exception(why if index == 0 and isinstance(why, Exception) else error)
         await self._line.close()
         if self._working is not None and self._working is not asyncio.current_task():
