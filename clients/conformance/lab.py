@@ -76,9 +76,9 @@ class Lab:
         self._drivers.append(driver)
         return driver
 
-    def behind_a_proxy(self) -> Proxy:
+    def behind_a_proxy(self, server: Optional[Server] = None) -> Proxy:
         """The driver is another one from now on, behind a proxy, which is closed with the lab."""
-        proxy = Proxy(self.server.port)
+        proxy = Proxy((server or self.server).port)
         self._proxies.append(proxy)
         self.driver = self.another("one", [proxy.port])
         return proxy

@@ -6,7 +6,7 @@ import re
 import socket
 import time
 
-from servers import SOON, eventually
+from servers import SOON, Server, closing, eventually
 
 from lab import Lab
 from rows import Cannot, first_holder, hold, is_, row, wait_for
@@ -173,3 +173,30 @@ def token_is_never_shown(lab: Lab) -> None:
     token = re.findall(rb"TOKEN\r\n\$\d+\r\n([^\r]+)", proxy.sent)[-1].decode()
     shown = is_(lab.driver.ask("show", **{"as": "h"}), "shown")["text"]
     assert token not in shown, shown
+
+
+@row("one")
+def error_of_a_server_without_the_module_says_so_and_shows_no_token(lab: Lab) -> None:
+    """Redis shows the first 128 bytes of the arguments. A long key has the token cut."""
+    server = Server(has_module=False)
+    with closing(server):
+        proxy = lab.behind_a_proxy(server)
+        for family in ("lock", "semaphore", "group", "once"):
+            for key in ("the:key", "the:key:" + 50 * "x"):
+                proxy.sent.clear()
+                words = {"family": family, "key": key, "lease": 30_000, "wait": None, "limit": 1}
+                answer = is_(lab.driver.ask("acquire", **{"as": "h"}, **words), "error")
+                token = re.findall(rb"TOKEN\r\n\$\d+\r\n([^\r]+)", proxy.sent)[-1].decode()
+                said = answer["text"] + lab.driver.said()
+                assert token[:6] not in said, said
+                for part in ("this server has not loaded the dsync module", key, str(proxy.port)):
+                    assert part in answer["text"], answer["text"]
+
+
+@row("one")
+def error_of_a_request_names_server_and_key(lab: Lab) -> None:
+    lab.ask("SET", "the:key", "1")
+    words = {"family": "lock", "key": "the:key", "lease": 30_000, "wait": None}
+    text = is_(lab.driver.ask("acquire", **{"as": "h"}, **words), "error")["text"]
+    for part in ("the:key", str(lab.server.port)):
+        assert part in text, text

@@ -65,6 +65,7 @@ class Server:
         environment: Optional[dict[str, str]] = None,
         under: Sequence[str] = (),
         addresses: Sequence[str] = ("127.0.0.1",),
+        has_module: bool = True,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dsync-client-")
         self._arguments = list(arguments)
@@ -72,6 +73,7 @@ class Server:
         self._monitor = f"monitor locks {watches} {sentinel_of} {quorum}"
         self._environment = environment or {}
         self._under = under
+        self._module = ["--loadmodule", os.environ["DSYNC_TEST_MODULE"]] if has_module else []
         self._addresses = addresses
         self._process: Optional[subprocess.Popen[bytes]] = None
         #: Keeps the port of a server that is dead, so that no other one answers there.
@@ -107,7 +109,7 @@ class Server:
             )
             command += [str(config), "--sentinel"]
         else:
-            command += ["--save", "", "--loadmodule", os.environ["DSYNC_TEST_MODULE"]]
+            command += ["--save", "", *self._module]
         command += ["--port", str(self.port), "--bind", *self._addresses, "--dir", self._folder.name]
         command += ["--logfile", "log", *self._arguments]
         environment = {**os.environ, **self._environment}
