@@ -11,7 +11,7 @@ from typing import Any, Awaitable, Callable, Iterable, Optional, Sequence, Union
 
 from ._lease import now
 from ._protocol import Granted, Words, answer, milliseconds, text
-from ._retry import passes
+from ._retry import explain, passes
 from .errors import NotConfirmed
 
 #: As many replicas as the primary has attached, at least one.
@@ -86,6 +86,9 @@ class Part:
 
     def hears(self, replies: list[Any]) -> None:
         self._replies = replies[1::2] if self._is_asking else replies
+        for words, reply in zip(self._commands, self._replies):
+            if isinstance(reply, Exception):
+                explain(reply, words)
 
     def judge(self, confirm: Confirm, told: Any, attached: int) -> None:
         """Takes what WAIT or WAITAOF has answered."""

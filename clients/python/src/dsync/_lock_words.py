@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from . import _protocol, _steps
 from ._lease import now
-from ._protocol import LOCK, Request, Words, fields, milliseconds
+from ._protocol import LOCK, Request, Token, Words, fields, milliseconds
 from ._retry import tells_the_end
 from ._settings import Settings
 from ._source import library_error
@@ -68,7 +68,7 @@ class LockWords:
 
     async def _acquiring(self, talk: Talk, blocking: Optional[bool], wait: Optional[float], token: Any) -> bool:
         encode = self._client.get_encoder().encode
-        asked = self._request(encode(_protocol.new_token() if token is None else token))
+        asked = self._request(_protocol.new_token() if token is None else encode(token))
         blocking = self.blocking if blocking is None else blocking
         wait = (self.blocking_timeout if wait is None else wait) if blocking else 0
         deadline = None if wait is None else now() + wait
@@ -88,7 +88,7 @@ class LockWords:
         if not isinstance(outcome, Grant):
             return False
         # The hold may have been lost and regained while it was waited for, with another token.
-        self.local.token = encode(outcome.request.token)
+        self.local.token = bytes(encode(outcome.request.token))
         self.local.fence = outcome.told.fence
         return True
 
@@ -131,7 +131,7 @@ class LockWords:
             raise
 
     def _request(self, token: Any) -> Request:
-        return Request(LOCK, self.name, token, self.timeout or NO_TIMEOUT, _protocol.default_owner())
+        return Request(LOCK, self.name, Token(token), self.timeout or NO_TIMEOUT, _protocol.default_owner())
 
     def _told(self, kind: str, message: str) -> Exception:
         """Returns an error of the library's own class; not all versions take the name of the lock."""

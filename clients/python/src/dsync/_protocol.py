@@ -101,8 +101,15 @@ class Request:
         return replace(self, token=new_token())
 
 
-def new_token() -> str:
-    return str(uuid.uuid4())
+class Token(bytes):
+    """The token of a request. Who has it can end the hold, so no text shows it."""
+
+    def __repr__(self) -> str:
+        return "<token>"
+
+
+def new_token() -> Token:
+    return Token(str(uuid.uuid4()).encode())
 
 
 def default_owner() -> str:

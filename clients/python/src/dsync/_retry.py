@@ -9,9 +9,10 @@ import logging
 import random
 import socket
 import sys
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 from ._lease import now
+from ._protocol import Token
 from .errors import NotConfirmed
 
 log = logging.getLogger("dsync")
@@ -38,7 +39,7 @@ _PASSING = {
 }
 
 # What UNBLOCKED says to a request that is over: its token was withdrawn, or is used by another.
-_OVER = {"released", "superseded"}
+_OVER = ("released", "superseded")
 
 # These are connection errors by inheritance, but no repetition mends them.
 _LASTING = ("AuthenticationError", "AuthenticationWrongNumberOfArgsError", "AuthorizationError")
@@ -62,7 +63,7 @@ def passes(error: BaseException) -> bool:
     if not is_reply(error):
         return False
     code, _, message = str(error).partition(" ")
-    return code in _PASSING and not (code == "UNBLOCKED" and message.split(":")[0] in _OVER)
+    return code in _PASSING and not (code == "UNBLOCKED" and message.startswith(_OVER))
 
 
 def is_reply(error: BaseException) -> bool:
@@ -95,6 +96,25 @@ def passes_for_a_hold(error: BaseException) -> bool:
 
 def concerns_the_connection(error: BaseException) -> bool:
     return isinstance(error, ConnectionError) or _is_one_of(error, "ConnectionError", "TimeoutError")
+
+
+#: What an error of the server says, and what a caller of this package needs to hear besides.
+_HINTS = {"NOLIMIT": "give `limit=`"}
+
+
+def explain(error: Exception, words: Sequence[Any]) -> None:
+    """Has a reply to this command say what to do, and leaves out the token, which the server may have repeated."""
+    message = str(error)
+    if "unknown command" in message and "." in words[0]:
+        # It goes on with the arguments, the last of which is cut.
+        message = f"this server has not loaded the dsync module, or an old version of it: it does not know {words[0]}"
+    for word in words:
+        if isinstance(word, Token):
+            message = message.replace(word.decode(errors="replace"), repr(word))
+    hint = _HINTS.get(message.partition(" ")[0])
+    message = message if hint is None else f"{message}: {hint}"
+    if message != str(error):
+        error.args = (message,)
 
 
 class Redirection(NamedTuple):

@@ -12,7 +12,7 @@ import inspect
 import sys
 from typing import Any, Awaitable, NamedTuple, Optional, Protocol
 
-from ._retry import concerns_the_connection
+from ._retry import concerns_the_connection, is_reply
 from ._steps import ANSWER_WITHIN
 
 #: Host and port.
@@ -89,12 +89,16 @@ def library_error(of: type[Any], kind: str, message: str) -> Exception:
 
 
 def name(error: Exception, *names: str) -> None:
-    """Has the error of a connection say which server and which key it is about."""
+    """Has the error of a connection or a server say which server and which key it is about."""
+    message = str(error) or type(error).__name__
+    unsaid = [each for each in names if each not in message]
     if concerns_the_connection(error):
-        message = str(error) or type(error).__name__
-        for each in names:
-            message = message if each in message else f"{each}: {message}"
+        for each in unsaid:
+            message = f"{each}: {message}"
         error.args = (message,)
+    elif is_reply(error) and unsaid:
+        # Behind it: a reply is known by its first word.
+        error.args = (f"{message} ({' at '.join(reversed(unsaid))})",)
 
 
 def source_of_pool(pool: Any) -> Source:
