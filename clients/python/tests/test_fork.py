@@ -161,7 +161,7 @@ thread.start()
 for _ in range(200):
     child = os.fork()
     if child == 0:
-        _performer._LOCK.acquire(timeout=5) or os._exit(1)
+        _performer._LOCK._lock.acquire(timeout=5) or os._exit(1)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0, "the lock of another thread stays locked"
 over.set()
@@ -191,3 +191,32 @@ assert hold.release()
 
 def test_handler_of_a_signal_may_look_at_the_hold(server: Server) -> None:
     run(HANDLER_THAT_LOOKS, server)
+
+
+PROGRAM_THAT_ENDS_INSIDE = """
+import sys, redis
+from dsync import lock
+
+client = redis.Redis(port=int(sys.argv[1]))
+
+def work():
+    with lock(client, "block", lease=30):
+        yield
+
+class Owner:
+    def __init__(self):
+        self.hold = lock(client, "object", lease=30).acquire()
+    def __del__(self):
+        self.hold.release()
+        lock(client, "late", lease=30).acquire()
+
+begun = work()
+next(begun)
+owner = Owner()
+"""
+
+
+def test_holds_that_end_while_the_interpreter_does_are_released(server: Server) -> None:
+    """The thread that watches over leases stood still by then with its lock, and the process waited for it for ever."""
+    run(PROGRAM_THAT_ENDS_INSIDE, server)
+    assert server.client().keys() == []

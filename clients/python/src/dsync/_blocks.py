@@ -13,6 +13,8 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Generic, Optional, TypeVar, cast
 
+from ._mutex import Mutex
+
 Way = TypeVar("Way")
 
 
@@ -73,7 +75,7 @@ class ByHand:
 
     def __init__(self, who: Callable[[], Any]) -> None:
         self._who = who
-        self._lock = threading.RLock()
+        self._lock = Mutex()
         self._held: list[tuple[Any, Any]] = []
 
     def entering(self) -> Callable[[Any], None]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
+
+from ._mutex import Mutex
 
 # CLOCK_BOOTTIME, where there is one, goes on while the machine is suspended, as the server's leases do.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
@@ -34,7 +35,7 @@ class Clocks:
 
     def reset(self) -> None:
         # The handler of a signal may ask for the time while its thread is asking.
-        self._lock = threading.RLock()
+        self._lock = Mutex()
         self._ahead = 0.0
         self._offset: Optional[float] = None
 
@@ -108,7 +109,7 @@ class Lease:
         self.is_forgotten = False
         self._trouble: Optional[BaseException] = None
         # A handler of a signal, or the end of a generator that is collected, may look while its thread is looking.
-        self._lock = threading.RLock()
+        self._lock = Mutex()
         self._pid = os.getpid()
 
     def become(self, seconds: float, margin: float) -> None:

@@ -5,8 +5,6 @@ Written once, as :mod:`dsync._line` is: ``Threads`` and ``Tasks`` say how one wa
 
 from __future__ import annotations
 
-import os
-import threading
 from abc import ABC, abstractmethod
 from typing import Any, Awaitable, Callable, ClassVar, Coroutine, MutableMapping, Optional, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -14,6 +12,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from ._confirm import Confirm, Part
 from ._lease import now
 from ._line import Line
+from ._mutex import Mutex
 from ._protocol import Words
 from ._retry import passes, unsent
 from ._route import route_of
@@ -28,10 +27,8 @@ REDIRECTIONS = 5
 
 Self = TypeVar("Self", bound="Performer")
 Result = TypeVar("Result")
-_LOCK = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    # Otherwise it could stay locked in the child.
-    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+_LOCK = Mutex()
+_LOCK.survives_forks()
 
 
 class Event(Protocol):
@@ -53,8 +50,7 @@ class Performer(ABC):
         self.route = route_of(client)
         #: What renews holds; see :func:`dsync._renewals.renewals_of`.
         self.renewals: dict[Any, Any] = {}
-        #: Like all locks here it can be taken again: by a handler of a signal, or by a task that starts at once.
-        self.lock = threading.RLock()
+        self.lock = Mutex()
         self._where = self.where()
         self._is_sharded = is_cluster(client)
         self._listeners: dict[str, Listener] = {}

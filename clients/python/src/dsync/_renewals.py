@@ -6,12 +6,12 @@ is not renewed.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Callable, Optional
 from weakref import WeakSet
 
 from ._confirm import Confirm, Part
 from ._lease import Asked, Lease, now
+from ._mutex import Mutex
 from ._protocol import Request
 from ._retry import FIRST_PAUSE, log, passes, tells_the_end
 from ._steps import ANSWER_WITHIN, NOT_RENEWED
@@ -76,7 +76,7 @@ class Renewals:
     """The holds that one thread or task renews, which exists while there is one that lives long enough. Thread-safe."""
 
     def __init__(self, event: Event) -> None:
-        self._lock = threading.RLock()
+        self._lock = Mutex()
         self._holds: WeakSet[Renewed] = WeakSet()
         self._renewer: Optional[Callable[[], Any]] = None
         #: Set when there is something to do for it.

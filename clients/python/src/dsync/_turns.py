@@ -6,10 +6,10 @@ They exist while anybody waits. A message that is lost costs nothing but time, b
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._line import NOTHING
+from ._mutex import Mutex
 from ._retry import log
 from ._source import Source
 from ._steps import LONGEST_TRY
@@ -56,7 +56,7 @@ class Listener:
         self._performer = performer
         self._prefix = "S" if is_sharded else ""
         self._line = performer.line(source, LONGEST_TRY)
-        self._lock = threading.RLock()
+        self._lock = Mutex()
         self._watches: list[Watching] = []
         self._cancel: Optional[Callable[[], Any]] = None
         self._is_connected = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 from typing import Callable, Optional
 
@@ -52,6 +53,8 @@ class Clock:
         if self._pid != os.getpid():
             # Threads do not survive a fork, and the holds belong to the parent.
             self._reset()
+        if sys.is_finalizing():
+            raise RuntimeError("the interpreter ends, and no thread can watch a lease")
         alarm = Alarm(self, callback, late_by)
         with self._changed:
             if self._thread is None:
@@ -66,6 +69,8 @@ class Clock:
 
     def set(self, alarm: Alarm, moment: Optional[float]) -> None:
         """Has the alarm ring at this moment, or forgets it: its moment can be hours away."""
+        if sys.is_finalizing():
+            return  # No alarm rings any more, and the thread may stand still with the lock.
         with self._changed:
             if moment is None:
                 self._moments.pop(alarm, None)

@@ -8,6 +8,7 @@ from typing import Any, Callable, Optional
 from .. import _steps
 from .._hold import HoldBase
 from .._lease import Lease, weakly
+from .._mutex import Event
 from .._retry import log
 from .._settings import Settings
 from .._steps import Grant
@@ -15,7 +16,7 @@ from ._alarm import CLOCK
 from ._threads import Runs
 
 
-class _Lost(threading.Event):
+class _Lost(Event):
     """Set in the child of a fork as well: nobody is there to set it."""
 
     def __init__(self, lease: Lease) -> None:

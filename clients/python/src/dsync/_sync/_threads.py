@@ -10,6 +10,8 @@ from typing import Any, Awaitable, Callable, ClassVar, Coroutine, Optional
 
 from .._confirm import Part
 from .._line import NOTHING, Line
+from .._mutex import Event as _Event
+from .._mutex import Mutex
 from .._performer import Performer, Result
 from .._retry import is_reply
 from .._source import Source
@@ -30,7 +32,7 @@ def complete(coroutine: Coroutine[Any, Any, Result]) -> Result:
     raise AssertionError("a thread has nobody to wait for it")
 
 
-class Event(threading.Event):
+class Event(_Event):
     async def within(self, seconds: float) -> bool:
         return self.wait(seconds)
 
@@ -46,7 +48,7 @@ class _NoBound:
 class ThreadLine(Line):
     def __init__(self, source: Source, within: float) -> None:
         super().__init__(source, within)
-        self._sending = threading.RLock()
+        self._sending = Mutex()
 
     def _time_outs(self, within: float) -> dict[str, Optional[float]]:
         connect_within = min(within, self.source.settings["socket_connect_timeout"])
