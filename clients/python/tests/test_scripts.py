@@ -19,9 +19,12 @@ from dsync import _lease, _protocol, _steps
 from dsync._claim import in_order
 from dsync._lease import Lease, default_margin
 from dsync._protocol import Done, Granted
+from dsync._route import _Guides
 from dsync._settings import Settings
+from dsync._source import Source
 from dsync._steps import Grant
 from dsync._sync._alarm import Clock
+from dsync._sync._threads import complete
 
 
 def waits(seconds: Optional[float] = None, own_connection: bool = True) -> Settings:
@@ -322,6 +325,28 @@ def test_alarms_ring_in_order_and_not_when_cancelled() -> None:
     eventually(lambda: rung.count("again") == 2, "the alarm that rings twice")
     assert rung[0] == "again"
     assert "cancelled" not in rung
+
+
+def test_sentinel_that_refuses_is_passed_over_unless_all_do() -> None:
+    """While a password was being rotated, one after the other, the first that had the new one ended each request."""
+    known = {"a": redis.AuthenticationError("WRONGPASS"), "b": redis.ConnectionError("gone"), "c": 7}
+
+    def ask(*hosts: str) -> Any:
+        guides = _Guides("Sentinel", [Source(redis.Connection, {"host": host, "port": 1}) for host in hosts])
+
+        async def send(source: Source, *_: Any) -> Any:
+            reply = known[source.address[0]]
+            if isinstance(reply, Exception):
+                raise reply
+            return reply
+
+        return complete(guides.ask(send, ["SENTINEL", "MASTERS"], lambda _, reply: reply, _lease.now() + 9))
+
+    assert ask("a", "b", "c") == 7
+    with pytest.raises(redis.ConnectionError, match="Sentinel a:1: WRONGPASS; Sentinel b:1: gone"):
+        ask("a", "b")
+    with pytest.raises(redis.AuthenticationError, match="Sentinel a:1: WRONGPASS"):
+        ask("a")
 
 
 def test_alarms_that_are_cancelled_are_forgotten() -> None:

@@ -54,7 +54,8 @@ class Route:
 class _Guides:
     """The servers that know where others are. One that fails is asked last from then on."""
 
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, what: str, sources: Iterable[Source]) -> None:
+        self._what = what
         self.know(sources)
 
     def know(self, sources: Iterable[Source]) -> None:
@@ -67,9 +68,13 @@ class _Guides:
     async def ask(
         self, send: Send, words: Words, read: Callable[[Source, Any], Optional[Result]], deadline: float
     ) -> Result:
-        """Returns what the first one says of whose reply something can be read."""
-        troubles = []
+        """Returns what the first one says of whose reply something can be read.
+
+        One that refuses, while its password is being rotated, is passed over; the refusal of all of them is final.
+        """
+        troubles, refusals = [], []
         for source in list(self._sources):
+            known_as = f"{self._what} {source.name}"
             try:
                 within = min(LOOK_UP_WITHIN, deadline - now())
                 if within <= 0:
@@ -78,12 +83,15 @@ class _Guides:
                 found = read(source, await send(source, Part([words]), within))
                 if found is not None:
                     return found
-                troubles.append(f"{source.name}: it knows none")
+                troubles.append(f"{known_as}: it knows none")
             except Exception as error:
-                if not passes(error):
-                    raise
-                troubles.append(f"{source.name}: {error}")
+                troubles.append(f"{known_as}: {error}")
                 self.ask_last(source)
+                if not passes(error):
+                    name(error, known_as)
+                    refusals.append(error)
+        if refusals and len(refusals) == len(troubles):
+            raise refusals[0]
         raise self._sources[0].error("ConnectionError", f"no primary is found ({'; '.join(troubles)})")
 
 
@@ -94,7 +102,8 @@ class _BySentinel(Route):
         super().__init__(source_of_pool(pool))
         self._manager = pool.sentinel_manager
         self._service = pool.service_name
-        self._sentinels = _Guides([source_of_pool(guard.connection_pool) for guard in self._manager.sentinels])
+        guards = [source_of_pool(guard.connection_pool) for guard in self._manager.sentinels]
+        self._sentinels = _Guides("Sentinel", guards)
         self._primary: Optional[Source] = None
 
     async def find(self, send: Send, key: Any, deadline: float) -> Source:
@@ -132,7 +141,7 @@ class _InCluster(Route):
         nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
         super().__init__(source_of_pool(_pool_of(client, nodes[-1])))
         self._first_nodes = [self._source.at((node.host, int(node.port))) for node in nodes]
-        self._nodes = _Guides(self._first_nodes)
+        self._nodes = _Guides("node", self._first_nodes)
         #: First and last slot, and who has them.
         self._ranges: list[tuple[int, int, Address]] = []
         self._moved: dict[int, Address] = {}
