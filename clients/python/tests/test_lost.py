@@ -4,7 +4,7 @@ import gc
 import signal
 import threading
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional
 
 import pytest
 import redis
@@ -176,6 +176,29 @@ def test_hold_that_nobody_can_watch_is_given_back(
     with lock(client, "k", lease=1) as hold:
         time.sleep(1.5)
         hold.raise_if_lost()
+
+
+def test_refused_release_hides_neither_the_loss_nor_the_error_of_the_block(own_server: Server, caplog: Any) -> None:
+    client = own_server.client()
+
+    def block(error: Optional[Exception], *command: Any) -> None:
+        with lock(client, "k", lease=1) as hold:
+            client.execute_command(*command)
+            if error is not None:
+                raise error
+            hold.lost.wait(20)
+
+    refuse, allow = ("ACL", "SETUSER", "default", "-dlock.release"), ("ACL", "SETUSER", "default", "+dlock.release")
+    with pytest.raises(ZeroDivisionError):
+        block(ZeroDivisionError(), *refuse)
+    assert "could not be released" in caplog.text
+    client.execute_command(*allow)
+    client.delete("k")
+    with pytest.raises(dsync.HoldLost):
+        block(None, "ACL", "SETUSER", "default", "-dlock.release", "-dlock.renew")
+    client.execute_command(*allow, "+dlock.renew")
+    with pytest.raises(redis.ResponseError, match="permission"), lock(client, "k"):
+        client.execute_command(*refuse)
 
 
 def test_callback_of_asyncio_is_refused(client: Any) -> None:

@@ -111,7 +111,7 @@ def test_result_that_is_no_json_is_an_error_that_names_its_key(client: Any) -> N
     _, token, _, _ = client.execute_command("DONCE.BEGIN", "w")
     client.execute_command("DONCE.DONE", "w", token, "RESULT", "ch_7")
     with pytest.raises(ValueError, match=r"'w'.*Expecting value"):
-        once(client, "w")(list)()
+        once(client, "w")(lambda: [])()
 
 
 def test_failed_work_is_handed_on_until_its_attempts_are_used_up(client: Any) -> None:
@@ -198,9 +198,42 @@ def test_functions_that_a_block_cannot_be_around_are_refused(client: Any) -> Non
         for function in (generator, generator_of_tasks):
             with pytest.raises(TypeError, match="is a generator function"):
                 decorate(function)
+        with pytest.raises(TypeError, match="is a class"):
+            decorate(dict)
     for decorate in of_threads:
         with pytest.raises(TypeError, match=r"belongs to dsync\.aio"):
             decorate(coroutine)
     for decorate in of_tasks:
         with pytest.raises(TypeError, match="belongs to dsync"):
             decorate(fields)
+
+
+def test_plain_function_that_returns_a_coroutine_is_refused(client: Any) -> None:
+    """Its work began after the block, and without the lock."""
+
+    async def work() -> None:
+        pytest.fail("the work begins")
+
+    def wrapper() -> Any:
+        return work()
+
+    for decorate in (dsync.lock(client, "k"), once(client, "w")):
+        with pytest.raises(TypeError, match=r"returns a coroutine, and belongs to dsync\.aio"):
+            decorate(wrapper)()
+
+
+def test_error_that_has_no_text_is_a_failure_like_others(client: Any) -> None:
+    """The error of its `__str__` took its place, and the attempt lasted until its lease was over."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    @once(client, "w", max_attempts=1)
+    def work() -> None:
+        raise Mute
+
+    with pytest.raises(Mute):
+        work()
+    with pytest.raises(dsync.WorkFailed, match="Mute: its text cannot be made: ZeroDivisionError"):
+        work()

@@ -101,10 +101,19 @@ class BlockBase(Generic[Held]):
 
 def check_function(function: Callable[..., Any], performer: type[Performer]) -> None:
     """Raises ``TypeError`` unless a block of these threads or tasks can be around each call of this function."""
+    if inspect.isclass(function):
+        raise TypeError(f"{function!r} is a class, and a function would take its place: decorate its methods")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"{function!r} is a generator function, and would run after its block")
     if inspect.iscoroutinefunction(function) is not performer.is_async:
         raise TypeError(f"{function!r} belongs to {'dsync' if performer.is_async else 'dsync.aio'}")
+
+
+def check_result(function: Callable[..., Any], result: Any) -> None:
+    """Raises ``TypeError`` if a plain function has returned a coroutine, which would run after the block."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(f"{function!r} returns a coroutine, and belongs to dsync.aio")
 
 
 class ClaimBase(BlockBase[HoldType]):
@@ -131,7 +140,7 @@ class ClaimBase(BlockBase[HoldType]):
             if not await held._end(talk, "DONE"):
                 raise HoldLost(held.key, held.fence, why or "it had ended before it was done")
             return
-        had_ended = await held._end_quietly(talk, "RELEASE")
+        had_ended = await held._end_quietly(talk, "RELEASE", is_all=error is None and why is None)
         if is_cancelled or ((why is not None or had_ended) and error is None):
             # The block has gone on without its hold, and must not end as if nothing had happened.
             raise HoldLost(held.key, held.fence, why or _steps.NOT_RENEWED) from None

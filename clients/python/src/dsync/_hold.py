@@ -173,15 +173,16 @@ class HoldBase:
             lease.end("it was released")
             self._renewals.remove(self._renewed)
 
-    async def _end_quietly(self, talk: Talk, verb: str, *more: Word) -> bool:
+    async def _end_quietly(self, talk: Talk, verb: str, *more: Word, is_all: bool = False) -> bool:
         """Ends the hold after its block. The work is over, so a server out of reach is no error of the block.
 
-        Returns whether the server says that the hold had ended before.
+        A refusal is raised if that ``is_all`` the block has to say. Returns whether the server says that the hold had
+        ended before.
         """
         try:
             return not await self._end(talk, verb, *more)
         except Exception as error:
-            if not passes_for_a_hold(error):
+            if is_all and not passes_for_a_hold(error):
                 raise
             log.warning("%r could not be released, its lease will end it: %s", self.key, error)
             return False

@@ -154,8 +154,12 @@ class Work:
     def failed(self, error: BaseException) -> tuple[Word, ...]:
         """Returns what DONCE.FAIL says after the token."""
         delay = None if self.retry_delay is None else round(self.retry_delay * 1_000)
+        try:
+            said = str(error)
+        except Exception as trouble:
+            said = f"its text cannot be made: {type(trouble).__name__}"
         # What cannot be encoded, as in names of files, is escaped; a sign that is cut at the end is left out.
-        reason = f"{type(error).__name__}: {error}".encode(errors="backslashreplace")[:1_000].decode(errors="ignore")
+        reason = f"{type(error).__name__}: {said}".encode(errors="backslashreplace")[:1_000].decode(errors="ignore")
         return ("REASON", reason.encode(), *option("DELAY", delay))
 
 

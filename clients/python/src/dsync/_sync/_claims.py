@@ -8,7 +8,18 @@ from typing import Any, Callable, Iterator, Optional, TypeVar, cast
 
 from .. import _protocol, _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
-from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, Once, Run, check_function, in_order
+from .._claim import (
+    BeginBase,
+    BlockBase,
+    ClaimBase,
+    Families,
+    GroupBase,
+    Once,
+    Run,
+    check_function,
+    check_result,
+    in_order,
+)
 from .._settings import Settings
 from .._source import Client
 from ..errors import Holder
@@ -64,7 +75,9 @@ class Claim(Block[Hold], ClaimBase[Hold]):
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             with self:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                check_result(function, result)
+                return result
 
         return cast(Function, wrapper)
 
@@ -120,6 +133,7 @@ def _call(function: Any, begin: Any, dumps: Any, read: Any) -> Callable[..., Any
             if found.is_done:
                 return read(work.key, found.result)
             result = function(*args, **kwargs)
+            check_result(function, result)
             found.result = dumps(result)
             return result
 
