@@ -95,6 +95,24 @@ def lane_has_no_more_permits_than_its_limit(lab: Lab) -> None:
 
 
 @row("one")
+def bounds_are_checked_before_anything_is_sent(lab: Lab) -> None:
+    proxy = lab.behind_a_proxy()
+    wrong: list[dict[str, Any]] = [
+        {"key": ""},
+        {"limit": 0},
+        {"limit": 1_000_001},
+        {"owner": 129 * "x"},
+        {"lane": 129 * "x"},
+        {"lane": "a", "lane_limit": 0},
+        {"lease": 31 * 86_400_000},
+        {"min_hold": 31 * 86_400_000},
+    ]
+    for words in wrong:
+        is_(begin(lab, "h", **words).result(timeout=SOON), "error")
+        assert b"DSEM" not in proxy.sent.upper(), words
+
+
+@row("one")
 def lease_that_the_server_refuses_changes_nothing(lab: Lab) -> None:
     lab.ask("CONFIG", "SET", "dsync.max-lease-ms", 10_000)
     hold(lab, lease=3_000)

@@ -24,6 +24,7 @@ done
 MEANINGS = {75: "busy", 79: "lost", 80: "failed", 130: "given up"}
 #: The options of `dsync run` by the fields of an order: values as they are, and milliseconds.
 WORDS = {"lane": "--lane", "lane_limit": "--lane-limit", "attempts": "--max", "replicas": "--replicas"}
+WORDS["owner"] = "--owner"
 TIMES = {"lease": "--lease", "wait": "--wait", "min_hold": "--min-hold", "max_hold": "--max-hold", "within": "--within"}
 FLAGS = {"index": "--index", "disk": "--disk"}
 

@@ -35,7 +35,7 @@ def connect(mode: str, ports: list[int], **who: Any) -> Any:
 
 def acquire(order: dict[str, Any]) -> dict[str, Any]:
     words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
-    words.update((name, order[name]) for name in ("replicas", "disk") if order.get(name) is not None)
+    words.update((name, order[name]) for name in ("owner", "replicas", "disk") if order.get(name) is not None)
     words.update((name, order[name] / 1000) for name in ("within", "max_hold") if order.get(name) is not None)
     called = calls[order["as"]] = threading.Event()
     words["on_lost"] = lambda _: called.set()
@@ -55,7 +55,7 @@ def acquire(order: dict[str, Any]) -> dict[str, Any]:
     if order.get("min_hold") is not None:
         words["min_hold"] = order["min_hold"] / 1000
     if order["family"] == "semaphore":
-        words.update((name, order[name]) for name in ("limit", "lane", "lane_limit", "index") if order.get(name))
+        words.update((name, order[name]) for name in ("limit", "lane", "lane_limit", "index") if name in order)
         claim = dsync.semaphore(client, key, **words)
     else:
         claim = dsync.lock(client, key, **words)

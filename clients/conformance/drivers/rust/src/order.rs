@@ -16,6 +16,9 @@ pub type Answer = Result<Value, Box<dyn std::error::Error + Send + Sync>>;
 macro_rules! common {
     ($order:ident, $options:expr) => {{
         let mut options = $options.lease($order.time("lease").expect("a lease"));
+        if let Some(owner) = $order.optional("owner") {
+            options = options.owner(owner);
+        }
         if let Some(time) = $order.time("max_hold") {
             options = options.max_hold(time);
         }
@@ -53,6 +56,10 @@ impl Order {
         self.0[field]
             .as_str()
             .unwrap_or_else(|| panic!("{field} in {}", self.0))
+    }
+
+    pub fn optional(&self, field: &str) -> Option<&str> {
+        self.0[field].as_str()
     }
 
     pub fn number(&self, field: &str) -> Option<u64> {
