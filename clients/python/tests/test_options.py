@@ -76,7 +76,7 @@ def test_nonsense_is_refused_before_anything_is_sent(package: Any, library: Any)
     with pytest.raises(ValueError, match="index is for one permit, not 2"):
         package.semaphore(client, "s", limit=5, permits=2, index=True)
     for claim in (package.lock, package.semaphore):
-        with pytest.raises(ValueError, match="min_hold is None or a number of seconds above 0, not -1"):
+        with pytest.raises(ValueError, match=r"min_hold is None or a number of seconds above 0 .*, not -1"):
             claim(client, "k", min_hold=-1)
     for wrong in (
         {"lease": "30"},
@@ -85,6 +85,7 @@ def test_nonsense_is_refused_before_anything_is_sent(package: Any, library: Any)
         {"wait": -1},
         {"retry_for": None},
         {"margin": "1"},
+        {"lease": 31 * 86_400},
     ):
         [(name, value)] = wrong.items()
         with pytest.raises(ValueError, match=f"{name} is .*a number of seconds.*, not {value!r}"):
@@ -93,6 +94,34 @@ def test_nonsense_is_refused_before_anything_is_sent(package: Any, library: Any)
     for name, value in (("keep", 0), ("keep", float("inf")), ("keep", "1"), ("retry_delay", -1)):
         with pytest.raises(ValueError, match=f"{name} is None or a number of seconds.*, not {value!r}"):
             package.once.begin(client, "k", **{name: value})
+    count = "a whole number from 1 to 1000000"
+    counts: list[tuple[str, Any]] = [
+        ("limit", 0),
+        ("limit", "5"),
+        ("limit", 1_000_001),
+        ("limit", True),
+        ("permits", 0),
+    ]
+    for name, value in counts:
+        with pytest.raises(ValueError, match=f"{name} is .*{count}, not {value!r}"):
+            package.semaphore(client, "s", **{name: value})
+    with pytest.raises(ValueError, match=f"limit is None or {count}, not 0"):
+        package.group(client, "g", limit=0)
+    with pytest.raises(ValueError, match=f"max_attempts is None or {count}, not 0"):
+        package.once.begin(client, "k", max_attempts=0)
+    with pytest.raises(ValueError, match="owner is None or a text of 0 to 128 bytes"):
+        package.lock(client, "k", owner=65 * "ü")
+    with pytest.raises(ValueError, match="lane is None or a text of 1 to 128 bytes"):
+        package.semaphore(client, "s", lane="")
+    for key in ("", b"", None):
+        with pytest.raises(ValueError, match="key is a text"):
+            package.lock(client, key)
+        with pytest.raises(ValueError, match="key is a text"):
+            package.group(client, key)
+    with pytest.raises(ValueError, match="within is for replicas"):
+        package.lock(client, "k", within=1)
+    with pytest.raises(ValueError, match="kept forever"):
+        package.once.begin(client, "k", forever=True, keep=1)
     with pytest.raises(TypeError, match="no option 'lanes', did you mean 'lane'"):
         package.semaphore(client, "s", lanes="a")
     with pytest.raises(TypeError, match="no option 'lane'"):

@@ -16,7 +16,7 @@ from ._lease import OF_THE_PARENT
 from ._performer import Performer, Talk
 from ._protocol import Done, GivenUp, fields, text
 from ._retry import passes_for_a_hold
-from ._settings import Kind, Settings, Work, min_hold_words, option
+from ._settings import Kind, Settings, Work, check_counts, check_texts, min_hold_words, option
 from ._source import check_client
 from ._steps import Grant
 from .errors import HoldLost, WorkFailed
@@ -69,6 +69,7 @@ class BlockBase(Generic[Held]):
     def __init__(self, client: Any, key: str, kind: Kind, settings: Settings) -> None:
         is_async = self._performer.is_async
         check_client(client, is_async=is_async)
+        check_texts(key=key)
         if inspect.iscoroutinefunction(settings.on_lost) and not is_async:
             raise TypeError("on_lost is a coroutine function, which belongs to dsync.aio")
         self._client = client
@@ -213,6 +214,8 @@ class Families(Generic[ClientType, ClaimType, SemaphoreType]):
         ``lane_limit`` bounds how many it may have. With ``index``, ``hold.index`` is the lowest number from 0 that no
         other hold has. The other options are those of :func:`lock`.
         """
+        check_counts(limit=limit, permits=permits, lane_limit=lane_limit)
+        check_texts(lane=lane)
         if lane_limit is not None and lane is None:
             raise ValueError(f"lane_limit is the limit of a lane, and there is no lane for the {lane_limit!r}")
         if index and permits != 1:
@@ -228,6 +231,8 @@ class GroupBase(Generic[ClaimType]):
 
     def __init__(self, client: Any, key: str, limit: Optional[int]) -> None:
         check_client(client, is_async=self._claim._performer.is_async)
+        check_texts(key=key)
+        check_counts(limit=limit)
         self._client = client
         self._limit = limit
         self.key = key
@@ -242,6 +247,7 @@ class GroupBase(Generic[ClaimType]):
         return self._claim(self._client, self.key, kind, Settings.of(options, self.member))
 
     async def _expecting(self, talk: Talk, jobs: int) -> int:
+        check_counts(jobs=jobs)
         return int(await _steps.ask(talk, ["DWG.EXPECT", self.key, jobs], Settings.retry_for))
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import difflib
 import inspect
 import math
-import sys
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, Optional, Union
@@ -93,10 +92,13 @@ class Settings:
     def __post_init__(self) -> None:
         check_seconds(lease=self.lease, wait=self.wait, margin=self.margin, retry_for=self.retry_for)
         check_seconds(max_hold=self.max_hold, within=self.within)
+        check_texts(owner=self.owner)
         if self.margin is not None and self.margin >= self.lease:
             raise ValueError(f"margin is less than the lease of {self.lease} s, not {self.margin!r}")
         if not (self.replicas >= 1 if type(self.replicas) is int else self.replicas in (None, ALL)):
             raise ValueError(f"replicas is a number from 1 or 'all', not {self.replicas!r}")
+        if self.within is not None and self.confirm is None:
+            raise ValueError(f"within is for replicas or disk, and there are none for the {self.within!r}")
 
     @property
     def confirm(self) -> Optional[Confirm]:
@@ -143,6 +145,9 @@ class Work:
 
     def __post_init__(self) -> None:
         check_seconds(keep=self.keep, retry_delay=self.retry_delay)
+        check_counts(max_attempts=self.max_attempts)
+        if self.forever and self.keep is not None:
+            raise ValueError(f"a result that is kept forever is not kept for {self.keep!r} s")
 
     def done(self, result: Any) -> tuple[Word, ...]:
         """Returns what DONCE.DONE says after the token."""
@@ -163,15 +168,44 @@ class Work:
         return ("REASON", reason.encode(), *option("DELAY", delay))
 
 
+# The bounds of PROTOCOL.md, in seconds, items and bytes. A server may allow less of a lease, never more.
+_DAY = 86_400
+_SECONDS_AT_MOST = {"lease": 30 * _DAY, "min_hold": 30 * _DAY, "retry_delay": 30 * _DAY, "keep": 3_650 * _DAY}
+_MAY_BE_0 = ("wait", "margin", "retry_for", "retry_delay")
+_COUNT_AT_MOST = 1_000_000
+_BYTES = {"owner": (0, 128), "lane": (1, 128), "key": (1, 512 << 20)}
+_REQUIRED = ("lease", "retry_for", "permits", "jobs", "key")
+
+
 def check_seconds(**options: Any) -> None:
-    """Raises ``ValueError`` where the value of an option is no duration."""
+    """Raises ``ValueError`` where the value of an option is no duration, or none that a server takes."""
     for name, value in options.items():
-        none = "" if name in ("lease", "retry_for") else "None or "
-        above = "" if name in ("wait", "margin", "retry_for", "retry_delay") else " above 0"
-        most = math.inf if name in ("wait", "retry_for", "max_hold") else sys.float_info.max
+        above = "" if name in _MAY_BE_0 else " above 0"
+        most = _SECONDS_AT_MOST.get(name, math.inf)
+        up_to = "" if most == math.inf else f" up to {most} ({most // _DAY} days)"
         is_right = isinstance(value, Real) and 0 <= float(value) <= most and bool(value or not above)
-        if not (is_right or (none and value is None)):
-            raise ValueError(f"{name} is {none}a number of seconds{above}, not {value!r}")
+        _check(name, value, is_right, f"a number of seconds{above}{up_to}")
+
+
+def check_counts(**options: Any) -> None:
+    """Raises ``ValueError`` where the value of an option is no number of permits, attempts, members or jobs."""
+    for name, value in options.items():
+        is_right = type(value) is int and 1 <= value <= _COUNT_AT_MOST
+        _check(name, value, is_right, f"a whole number from 1 to {_COUNT_AT_MOST}")
+
+
+def check_texts(**options: Any) -> None:
+    """Raises ``ValueError`` where a text is too long or too short for the server."""
+    for name, value in options.items():
+        least, most = _BYTES[name]
+        size = len(value.encode()) if isinstance(value, str) else len(value) if isinstance(value, bytes) else least
+        _check(name, value, value is not None and least <= size <= most, f"a text of {least} to {most} bytes")
+
+
+def _check(name: str, value: Any, is_right: bool, what: str) -> None:
+    none = "" if name in _REQUIRED else "None or "
+    if not (is_right or (none and value is None)):
+        raise ValueError(f"{name} is {none}{what}, not {value!r}")
 
 
 def option(name: str, value: Optional[Word]) -> tuple[Word, ...]:
