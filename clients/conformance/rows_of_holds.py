@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import time
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 import redis
 from servers import SOON, eventually
 
+from driver import Answer
 from lab import Lab
 from rows import Cannot, hold, is_, is_recorded, other_hold_lives_on, record, row, told
 
@@ -225,6 +227,41 @@ def wait_over(refusal: str) -> Callable[[Lab], None]:
 for refusal in REFUSALS:
     row("one")(done_over(refusal))
     row("one")(wait_over(refusal))
+
+
+# What `once` stores reads the same in every language.
+
+
+def once(lab: Lab, key: str, value: Any = None, expected: str = "value", **words: Any) -> Answer:
+    return is_(lab.driver.ask("once", key=key, value=value, **words), expected)
+
+
+@row("one")
+def value_of_once_is_stored_as_json(lab: Lab) -> None:
+    values = {"text": "h\u00e9llo", "number": 7, "object": {"file": "7.pdf", "parts": [1, None, True]}}
+    for key, value in values.items():
+        assert once(lab, key, value)["value"] == value
+        assert json.loads(lab.ask("DONCE.GET", key)[1]) == value
+        again = once(lab, key, "another")
+        assert (again["value"], again["runs"]) == (value, 0)
+
+
+@row("one")
+def result_of_another_kind_is_read_as_text(lab: Lab) -> None:
+    _, token, *_ = lab.ask("DONCE.BEGIN", "job")
+    lab.ask("DONCE.DONE", "job", token, "RESULT", "ch_7")
+    assert once(lab, "job")["value"] == "ch_7"
+
+
+@row("one")
+def once_tries_again_until_its_attempts_are_over(lab: Lab) -> None:
+    words = {"attempts": 3, "until_done": True}
+    assert once(lab, "job", "r", failures=2, **words)["runs"] == 3
+    given_up = once(lab, "other", "r", "failed", failures=9, **words)
+    assert given_up["runs"] == 3
+    assert "no disk" in given_up["text"], given_up
+    alone = once(lab, "alone", "r", "failed", failures=9, attempts=3)
+    assert alone["runs"] == 1
 
 
 # What a server refuses before it looks at a command is no answer to it.

@@ -121,6 +121,8 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
         return {"is": "connected"}
     if what == "locked":
         return {"is": "cannot", "why": "`dsync ls` shows who holds"}
+    if what == "once":
+        return {"is": "cannot", "why": "a command has no value"}
     run = held[order["as"]]
     if what == "acquire":
         return run.begun()

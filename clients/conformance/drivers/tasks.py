@@ -65,6 +65,23 @@ async def acquire(order: dict[str, Any]) -> dict[str, Any]:
     return {"is": "held", "fence": hold.fence, "index": hold.index}
 
 
+async def work_once(order: dict[str, Any]) -> dict[str, Any]:
+    runs = 0
+
+    @aio.once(client, order["key"], max_attempts=order.get("attempts"), until_done=bool(order.get("until_done")))
+    async def work() -> Any:
+        nonlocal runs
+        runs += 1
+        if runs <= order.get("failures", 0):
+            raise OSError("no disk")
+        return order["value"]
+
+    try:
+        return {"is": "value", "value": await work(), "runs": runs}
+    except Exception as error:
+        return {"is": "failed", "text": f"{type(error).__name__}: {error}", "runs": runs}
+
+
 async def obey(order: dict[str, Any]) -> dict[str, Any]:
     global client
     what = order["do"]
@@ -80,6 +97,8 @@ async def obey(order: dict[str, Any]) -> dict[str, Any]:
     if what == "locked":
         ask = aio.semaphore if order["family"] == "semaphore" else aio.lock
         return {"is": "locked" if await ask(client, order["key"]).locked() else "free"}
+    if what == "once":
+        return await work_once(order)
     if what == "until_lost":
         lost = losses.get(order["as"]) or held[order["as"]][0].lost
         try:

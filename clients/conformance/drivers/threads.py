@@ -64,6 +64,23 @@ def acquire(order: dict[str, Any]) -> dict[str, Any]:
     return {"is": "held", "fence": hold.fence, "index": hold.index}
 
 
+def work_once(order: dict[str, Any]) -> dict[str, Any]:
+    runs = 0
+
+    @dsync.once(client, order["key"], max_attempts=order.get("attempts"), until_done=bool(order.get("until_done")))
+    def work() -> Any:
+        nonlocal runs
+        runs += 1
+        if runs <= order.get("failures", 0):
+            raise OSError("no disk")
+        return order["value"]
+
+    try:
+        return {"is": "value", "value": work(), "runs": runs}
+    except Exception as error:
+        return {"is": "failed", "text": f"{type(error).__name__}: {error}", "runs": runs}
+
+
 def obey(order: dict[str, Any]) -> dict[str, Any]:
     global client
     what = order["do"]
@@ -77,6 +94,8 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
     if what == "locked":
         ask = dsync.semaphore if order["family"] == "semaphore" else dsync.lock
         return {"is": "locked" if ask(client, order["key"]).locked() else "free"}
+    if what == "once":
+        return work_once(order)
     if what == "until_lost":
         lost = losses.get(order["as"]) or held[order["as"]][0].lost
         return {"is": "lost" if lost.wait(order["ms"] / 1000) else "held"}

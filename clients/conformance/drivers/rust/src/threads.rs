@@ -79,6 +79,7 @@ impl Driver {
                 };
                 Ok(json!({ "is": "shown", "text": text }))
             }
+            "once" => Ok(json!({ "is": "cannot", "why": "its results are bytes" })),
             "locked" => {
                 let (client, key) = (self.client.get().expect("a client"), order.text("key"));
                 let is_locked = match order.text("family") {
