@@ -1,5 +1,6 @@
 """Wait groups and work-once keys of synchronous clients."""
 
+import json
 import threading
 from typing import Any
 
@@ -106,12 +107,37 @@ def test_result_may_be_stored_as_it_is(client: Any) -> None:
     assert client.execute_command("DONCE.GET", "w")[1] == b"ch_7"
 
 
-def test_result_that_is_no_json_is_an_error_that_names_its_key(client: Any) -> None:
-    """Another program has stored it."""
+def test_result_that_cannot_be_read_is_an_error_that_names_its_key(client: Any) -> None:
+    """Another program has stored it. What is no JSON is a text, but where the caller knows better."""
     _, token, _, _ = client.execute_command("DONCE.BEGIN", "w")
     client.execute_command("DONCE.DONE", "w", token, "RESULT", "ch_7")
+    result: Any = once(client, "w")(lambda: None)()
+    assert result == "ch_7"
+    result = once(client, "w", dumps=bytes, loads=bytes)(lambda: None)()
+    assert result == b"ch_7"
     with pytest.raises(ValueError, match=r"'w'.*Expecting value"):
-        once(client, "w")(lambda: [])()
+        once(client, "w", loads=json.loads)(lambda: [])()
+
+
+def test_call_goes_on_until_its_attempts_are_over(client: Any) -> None:
+    """A caller that is alone never tried again."""
+    runs = []
+
+    @once(client, lambda failures: f"w{failures}", max_attempts=3, until_done=True)
+    def work(failures: int) -> int:
+        runs.append(failures)
+        if len(runs) <= failures:
+            raise OSError("no disk")
+        return len(runs)
+
+    assert work(2) == 3
+    runs.clear()
+    with pytest.raises(dsync.WorkFailed, match="after 3 attempts") as over:
+        work(9)
+    assert len(runs) == 3
+    assert isinstance(over.value.__cause__, OSError)
+    with pytest.raises(ValueError, match="needs max_attempts"):
+        once(client, "w", until_done=True)
 
 
 def test_failed_work_is_handed_on_until_its_attempts_are_used_up(client: Any) -> None:

@@ -320,16 +320,20 @@ class Once(Generic[ClientType, BeginType]):
         key: Union[str, Callable[..., str]],
         *,
         dumps: Callable[[Any], Union[bytes, str]] = json.dumps,
-        loads: Callable[[bytes], Any] = json.loads,
+        loads: Optional[Callable[[bytes], Any]] = None,
+        until_done: bool = False,
         **options: Unpack[OnceOptions],
     ) -> Callable[[Function], Function]:
         """Decorates a function whose result everybody gets, at once or later.
 
-        ``key`` may be a function of the arguments that returns the key. The result is stored as JSON, unless ``dumps``
-        and ``loads`` say otherwise. If the work raises an error, the attempt has failed and the next caller in line
-        begins.
+        ``key`` may be a function of the arguments that returns the key. The result is stored as JSON, which reads the
+        same in every language, unless ``dumps`` and ``loads`` say otherwise: ``bytes`` and ``bytes`` store it as it is.
+        If the work raises an error, the attempt has failed and the next caller in line begins; with ``until_done`` that
+        may be this one, until the work is done or its ``max_attempts`` are over.
         """
-        Settings.of_work(options, self.__call__)
+        work, _ = Settings.of_work(options, self.__call__)
+        if until_done and work.max_attempts is None:
+            raise ValueError("until_done needs max_attempts: work that always fails would go on for ever")
 
         def begin(*args: Any, **kwargs: Any) -> BeginType:
             return self.begin(client, key(*args, **kwargs) if callable(key) else key, **options)
@@ -337,13 +341,13 @@ class Once(Generic[ClientType, BeginType]):
         def read(key: str, result: Any) -> Any:
             try:
                 # The work may have been done by begin(), without a result.
-                return None if result is None else loads(result)
+                return None if result is None else (loads or value_of)(result)
             except ValueError as error:
                 raise ValueError(f"the result of {key!r} cannot be read: {error}") from error
 
         def decorate(function: Function) -> Function:
             check_function(function, self._begin._performer)
-            return _cast(Function, functools.wraps(function)(self._call(function, begin, dumps, read)))
+            return _cast(Function, functools.wraps(function)(self._call(function, begin, dumps, read, until_done)))
 
         return decorate
 
@@ -356,6 +360,14 @@ class Once(Generic[ClientType, BeginType]):
         """
         work, settings = Settings.of_work(options, self.begin)
         return self._begin(client, key, settings, work)
+
+
+def value_of(result: bytes) -> Any:
+    """Returns the value of a result: what its JSON says, else its text, which another program has stored so."""
+    try:
+        return json.loads(result)
+    except ValueError:
+        return result.decode()
 
 
 def in_order(claims: tuple[ClaimType, ...]) -> list[ClaimType]:

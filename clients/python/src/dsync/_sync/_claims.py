@@ -22,7 +22,7 @@ from .._claim import (
 )
 from .._settings import Settings
 from .._source import Client
-from ..errors import Holder
+from ..errors import Holder, WorkFailed
 from ._hold import Hold
 from ._threads import Runs
 
@@ -126,16 +126,28 @@ class Begin(Block[Run[Hold]], BeginBase[Hold]):
     """A work-once key, and how to ask for it; see :meth:`Once.begin`."""
 
 
-def _call(function: Any, begin: Any, dumps: Any, read: Any) -> Callable[..., Any]:
+def _call(function: Any, begin: Any, dumps: Any, read: Any, until_done: bool) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        work = begin(*args, **kwargs)
-        with work as found:
-            if found.is_done:
-                return read(work.key, found.result)
-            result = function(*args, **kwargs)
-            check_result(function, result)
-            found.result = dumps(result)
-            return result
+        failure: Optional[Exception] = None
+        while True:
+            work = begin(*args, **kwargs)
+            try:
+                with work as found:
+                    if found.is_done:
+                        return read(work.key, found.result)
+                    try:
+                        result = function(*args, **kwargs)
+                    except Exception as error:
+                        failure = error
+                        raise
+                    check_result(function, result)
+                    found.result = dumps(result)
+                    return result
+            except WorkFailed as over:
+                raise over from failure
+            except Exception as error:
+                if error is not failure or not until_done:
+                    raise
 
     return wrapper
 

@@ -11,7 +11,7 @@ from .._blocks import Error, Kind, Trace, exit_of_each_block
 from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, Once, Run, check_function, in_order
 from .._settings import Settings
 from .._source import AsyncClient as Client
-from ..errors import Holder
+from ..errors import Holder, WorkFailed
 from ._hold import Hold
 from ._tasks import Runs
 
@@ -110,15 +110,27 @@ class Begin(Block[Run[Hold]], BeginBase[Hold]):
     """A work-once key, and how to ask for it; see :meth:`Once.begin`."""
 
 
-def _call(function: Any, begin: Any, dumps: Any, read: Any) -> Callable[..., Any]:
+def _call(function: Any, begin: Any, dumps: Any, read: Any, until_done: bool) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        work = begin(*args, **kwargs)
-        async with work as found:
-            if found.is_done:
-                return read(work.key, found.result)
-            result = await function(*args, **kwargs)
-            found.result = dumps(result)
-            return result
+        failure: Optional[Exception] = None
+        while True:
+            work = begin(*args, **kwargs)
+            try:
+                async with work as found:
+                    if found.is_done:
+                        return read(work.key, found.result)
+                    try:
+                        result = await function(*args, **kwargs)
+                    except Exception as error:
+                        failure = error
+                        raise
+                    found.result = dumps(result)
+                    return result
+            except WorkFailed as over:
+                raise over from failure
+            except Exception as error:
+                if error is not failure or not until_done:
+                    raise
 
     return wrapper
 
