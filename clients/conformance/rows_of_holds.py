@@ -85,6 +85,23 @@ def key_is_looked_at_without_taking_it(lab: Lab) -> None:
         is_(lab.driver.ask("locked", **words), "free")
 
 
+@row("one")
+def paused_key_that_nobody_holds_is_free(lab: Lab) -> None:
+    for family, command in (("lock", "DLOCK.PAUSE"), ("semaphore", "DSEM.PAUSE")):
+        hold(lab, family, family=family)
+        lab.ask(command, family, 60_000)
+        is_(lab.driver.ask("locked", family=family, key=family), "locked")
+        is_(lab.driver.ask("release", **{"as": "h"}), "released")
+        is_(lab.driver.ask("locked", family=family, key=family), "free")
+
+
+@row("one")
+def all_holders_are_listed(lab: Lab) -> None:
+    for number in range(12):
+        lab.ask("DLOCK.ACQUIRE", "k", "SHARED", "TOKEN", f"t{number}", "PX", 60_000)
+    assert len(is_(lab.driver.ask("holders", key="k"), "holders")["fences"]) == 12
+
+
 # The end is told.
 
 
@@ -126,6 +143,13 @@ def key_of_another_type_ends_no_other_hold(lab: Lab) -> None:
 def release_of_a_hold_that_had_ended_says_so(lab: Lab) -> None:
     hold(lab, lease=60_000)
     lab.ask("DEL", "k")
+    is_(lab.driver.ask("release", **{"as": "h"}), "lost")
+
+
+@row("one")
+def release_of_a_lost_hold_says_so(lab: Lab) -> None:
+    hold(lab, lease=3_000, max_hold=1_000)
+    told(lab, 3)
     is_(lab.driver.ask("release", **{"as": "h"}), "lost")
 
 

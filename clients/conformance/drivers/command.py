@@ -119,7 +119,7 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
             server[:] = [word for address in addresses for word in ("--url", f"redis://{who}{address}")]
             server.extend(["--cluster"] * (order["mode"] == "cluster"))
         return {"is": "connected"}
-    if what == "locked":
+    if what in ("locked", "holders"):
         return {"is": "cannot", "why": "`dsync ls` shows who holds"}
     if what == "once":
         return {"is": "cannot", "why": "a command has no value"}

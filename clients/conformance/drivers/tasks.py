@@ -97,6 +97,8 @@ async def obey(order: dict[str, Any]) -> dict[str, Any]:
     if what == "locked":
         ask = aio.semaphore if order["family"] == "semaphore" else aio.lock
         return {"is": "locked" if await ask(client, order["key"]).locked() else "free"}
+    if what == "holders":
+        return {"is": "holders", "fences": [holder.fence for holder in await aio.lock(client, order["key"]).holders()]}
     if what == "once":
         return await work_once(order)
     if what == "until_lost":

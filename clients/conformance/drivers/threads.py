@@ -94,6 +94,8 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
     if what == "locked":
         ask = dsync.semaphore if order["family"] == "semaphore" else dsync.lock
         return {"is": "locked" if ask(client, order["key"]).locked() else "free"}
+    if what == "holders":
+        return {"is": "holders", "fences": [holder.fence for holder in dsync.lock(client, order["key"]).holders()]}
     if what == "once":
         return work_once(order)
     if what == "until_lost":

@@ -104,6 +104,12 @@ impl Driver {
                 };
                 Ok(json!({ "is": "shown", "text": text }))
             }
+            "holders" => {
+                let client = self.client.get().expect("a client");
+                let holders = client.lock(order.text("key")).holders().await?;
+                let fences: Vec<u64> = holders.iter().map(|holder| holder.fence).collect();
+                Ok(json!({ "is": "holders", "fences": fences }))
+            }
             "once" => Ok(json!({ "is": "cannot", "why": "its results are bytes" })),
             "locked" => {
                 let (client, key) = (self.client.get().expect("a client"), order.text("key"));
