@@ -165,9 +165,10 @@ class HoldBase:
         confirm = self._settings.confirm if verb == "DONE" else None
         self._is_ending = True
         try:
-            return await _steps.finish(
+            counts = await _steps.finish(
                 talk, self._request, verb, *more, retry_for=retry_for, confirm=confirm, lease=lease
             )
+            return counts and not (is_release and is_lost)
         finally:
             self._alarm.cancel()
             lease.end("it was released")
