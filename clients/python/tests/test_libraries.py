@@ -74,6 +74,16 @@ def test_lock_class_takes_the_place_of_the_librarys_own(
         held.release()
 
 
+def test_lock_class_sets_the_lease_where_its_script_is_replaced(client: Any) -> None:
+    """redbeat extends its lock by its whole time at each turn: after five of them nobody else led for three minutes."""
+    held = client.lock("k", timeout=30, lock_class=dsync.redis_lock.Lock)
+    held.lua_extend = client.register_script("return redis.call('pexpire', KEYS[1], ARGV[2])")
+    assert held.acquire()
+    for _ in range(5):
+        assert held.extend(30)
+    assert client.execute_command("DLOCK.CHECK", "k", held.local.token) <= 30_000
+
+
 def test_lock_class_grants_a_token_once(client: Any) -> None:
     """Two objects with one token: the server took the second request for the first, and both had the lock."""
     one, two = (client.lock("k", timeout=30, lock_class=dsync.redis_lock.Lock, thread_local=False) for _ in range(2))

@@ -61,7 +61,9 @@ class LockWords:
         return self._run(self._releasing, expected_token)
 
     def do_extend(self, additional_time: float, replace_ttl: bool) -> Any:
-        return self._run(self._renewing, additional_time, not replace_ttl, "extend")
+        # A program that gives its own lock another script, as redbeat does, has it set the lease instead of adding.
+        adds = not replace_ttl and "lua_extend" not in vars(self)
+        return self._run(self._renewing, additional_time, adds, "extend")
 
     def do_reacquire(self) -> Any:
         return self._run(self._renewing, self.timeout, False, "reacquire")
