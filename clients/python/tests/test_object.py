@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import threading
 from typing import Any
 
@@ -146,3 +147,15 @@ async def test_reentrant_lock_is_of_its_task(server: Server, client: Any) -> Non
     assert not went_on
     assert holders(client, "k") == 0
     await aclient.aclose()
+
+
+def test_claim_shows_what_it_is_of() -> None:
+    client = redis.Redis()
+    claims = (lock(client, "k"), dsync.semaphore(client, "s"), dsync.group(client, "g"), dsync.once.begin(client, "w"))
+    assert [repr(claim) for claim in claims] == [
+        "<lock of 'k'>",
+        "<semaphore of 's'>",
+        "<group of 'g'>",
+        "<once of 'w'>",
+    ]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", dsync.__version__)

@@ -78,6 +78,9 @@ class BlockBase(Generic[Held]):
         self._by_hand = ByHand(self._performer.who)
         self.key = key
 
+    def __repr__(self) -> str:
+        return f"<{self._kind.family.name} of {self.key!r}>"
+
     async def _asking(self, talk: Talk) -> Union[Grant, Done]:
         request = self._kind.request(self.key, self._settings)
         outcome = await _steps.acquire(talk, request, self._settings)
@@ -236,6 +239,9 @@ class GroupBase(Generic[ClaimType]):
         self._client = client
         self._limit = limit
         self.key = key
+
+    def __repr__(self) -> str:
+        return f"<group of {self.key!r}>"
 
     def member(self, **options: Unpack[Options]) -> ClaimType:
         """Returns a membership: ``with g.member() as hold:``, in asyncio ``async with``.

@@ -25,6 +25,8 @@ LONGEST_OWNER = 128
 class Family:
     """What differs between the four families of commands."""
 
+    #: For people.
+    name: str
     prefix: str
     #: The command that asks for a hold.
     ask: str
@@ -36,10 +38,10 @@ class Family:
         return self.words("INFO", key, "COUNT", holders)
 
 
-LOCK = Family("DLOCK", "ACQUIRE")
-SEMAPHORE = Family("DSEM", "ACQUIRE")
-GROUP = Family("DWG", "ADD")
-ONCE = Family("DONCE", "BEGIN")
+LOCK = Family("lock", "DLOCK", "ACQUIRE")
+SEMAPHORE = Family("semaphore", "DSEM", "ACQUIRE")
+GROUP = Family("group", "DWG", "ADD")
+ONCE = Family("once", "DONCE", "BEGIN")
 
 
 @dataclass(frozen=True)
