@@ -1,7 +1,9 @@
 """Locks and semaphores of synchronous clients, while all goes well."""
 
+import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -241,3 +243,24 @@ def test_turn_of_a_key_of_any_bytes_is_heard(client: Any, monkeypatch: pytest.Mo
         eventually(client.pubsub_channels, "a subscription")
         hold.release()
         waiting.result(4).release()
+
+
+def test_cycle_costs_no_call_of_the_system_beside_its_two_requests(client: Any) -> None:
+    """Each read two files for its owner, and changed the time-outs of its connection twelve times."""
+    calls: Counter[str] = Counter()
+
+    def count(_: Any, event: str, called: Any) -> None:
+        if event == "c_call":
+            calls[called.__name__] += 1
+
+    with lock(client, "k"):
+        pass
+    sys.setprofile(count)
+    try:
+        with lock(client, "k"):
+            pass
+    finally:
+        sys.setprofile(None)
+    names = ("sendall", "poll", "recv", "settimeout", "getpwuid", "gethostname")
+    # Whether the connection is fresh, and when the reply comes.
+    assert [calls[name] for name in names] == [2, 4, 2, 0, 0, 0]

@@ -127,8 +127,11 @@ class HoldBase:
         settings = self._settings if seconds is None else replace(self._settings, lease=seconds)
         lease = self._lease
         asked = lease.asks(settings.lease, settings.margin_seconds)
+        # The same lease once more ends no sooner than before.
+        is_anew = seconds is not None
         try:
-            self._watch_anew()
+            if is_anew:
+                self._watch_anew()
             why = await _steps.renew_now(talk, self._request, asked.seconds, settings.confirm)
             if why is not None:
                 self._lose(why)
@@ -140,9 +143,11 @@ class HoldBase:
             lease.renewed(asked)
         except BaseException as error:
             lease.not_renewed(error, asked)
+            is_anew = True
             raise
         finally:
-            self._watch_anew()
+            if is_anew:
+                self._watch_anew()
         return lease.why_lost() is None
 
     def _watch_anew(self) -> None:

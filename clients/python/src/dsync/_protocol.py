@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 import os
 import socket
@@ -115,8 +116,14 @@ def new_token() -> Token:
 
 
 def default_owner() -> str:
-    """Returns ``user@host:pid``, for the people who read INFO. A long name of a host is cut at its end."""
-    user, process = f"{_user()}@", f":{os.getpid()}"
+    """Returns ``user@host:pid``, for the people who read INFO."""
+    return _owner_of(os.getpid())
+
+
+@functools.lru_cache(maxsize=1)
+def _owner_of(pid: int) -> str:
+    """Returns that of this process, which reads files. A long name of a host is cut at its end."""
+    user, process = f"{_user()}@", f":{pid}"
     room = LONGEST_OWNER - len((user + process).encode())
     return user + socket.gethostname().encode()[: max(0, room)].decode(errors="ignore") + process
 

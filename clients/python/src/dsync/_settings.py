@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import inspect
 import math
@@ -71,7 +70,7 @@ class Settings:
     @classmethod
     def of(cls, options: Mapping[str, Any], function: Callable[..., Any], *more: str) -> Settings:
         """Returns the settings of a call of a function, whose message for a wrong name lists the options it has."""
-        names = [field.name for field in dataclasses.fields(cls)]
+        names = cls.__dataclass_fields__
         for name in options:
             if name not in names:
                 own = [one for one in inspect.signature(function).parameters if one not in ("client", "key", "options")]
@@ -84,7 +83,7 @@ class Settings:
     @classmethod
     def of_work(cls, options: Mapping[str, Any], function: Callable[..., Any]) -> tuple[Work, Settings]:
         """Returns what a call says of its work, and the settings."""
-        names = [field.name for field in dataclasses.fields(Work)]
+        names = Work.__dataclass_fields__
         work = {name: value for name, value in options.items() if name in names}
         others = {name: value for name, value in options.items() if name not in names}
         return Work(**work), cls.of(others, function, *names)
@@ -180,18 +179,20 @@ _REQUIRED = ("lease", "retry_for", "permits", "jobs", "key")
 def check_seconds(**options: Any) -> None:
     """Raises ``ValueError`` where the value of an option is no duration, or none that a server takes."""
     for name, value in options.items():
-        above = "" if name in _MAY_BE_0 else " above 0"
         most = _SECONDS_AT_MOST.get(name, math.inf)
-        up_to = "" if most == math.inf else f" up to {most} ({most // _DAY} days)"
-        is_right = isinstance(value, Real) and 0 <= float(value) <= most and bool(value or not above)
-        _check(name, value, is_right, f"a number of seconds{above}{up_to}")
+        is_right = isinstance(value, Real) and 0 <= float(value) <= most and bool(value or name in _MAY_BE_0)
+        if not (is_right or _is_left_out(name, value)):
+            above = "" if name in _MAY_BE_0 else " above 0"
+            up_to = "" if most == math.inf else f" up to {most} ({most // _DAY} days)"
+            raise _wrong(name, value, f"a number of seconds{above}{up_to}")
 
 
 def check_counts(**options: Any) -> None:
     """Raises ``ValueError`` where the value of an option is no number of permits, attempts, members or jobs."""
     for name, value in options.items():
         is_right = type(value) is int and 1 <= value <= _COUNT_AT_MOST
-        _check(name, value, is_right, f"a whole number from 1 to {_COUNT_AT_MOST}")
+        if not (is_right or _is_left_out(name, value)):
+            raise _wrong(name, value, f"a whole number from 1 to {_COUNT_AT_MOST}")
 
 
 def check_texts(**options: Any) -> None:
@@ -199,13 +200,16 @@ def check_texts(**options: Any) -> None:
     for name, value in options.items():
         least, most = _BYTES[name]
         size = len(value.encode()) if isinstance(value, str) else len(value) if isinstance(value, bytes) else least
-        _check(name, value, value is not None and least <= size <= most, f"a text of {least} to {most} bytes")
+        if not (least <= size <= most if value is not None else _is_left_out(name, value)):
+            raise _wrong(name, value, f"a text of {least} to {most} bytes")
 
 
-def _check(name: str, value: Any, is_right: bool, what: str) -> None:
-    none = "" if name in _REQUIRED else "None or "
-    if not (is_right or (none and value is None)):
-        raise ValueError(f"{name} is {none}{what}, not {value!r}")
+def _is_left_out(name: str, value: Any) -> bool:
+    return value is None and name not in _REQUIRED
+
+
+def _wrong(name: str, value: Any, what: str) -> ValueError:
+    return ValueError(f"{name} is {'' if name in _REQUIRED else 'None or '}{what}, not {value!r}")
 
 
 def option(name: str, value: Optional[Word]) -> tuple[Word, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import selectors
+import select
 import threading
 import time
 from typing import Any, Awaitable, Callable, ClassVar, Coroutine, Optional
@@ -18,9 +18,6 @@ from .._source import Source
 
 #: How many connections without work are kept for each server.
 KEPT_IDLE = 4
-
-# Unlike others it needs no file of its own.
-_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 def complete(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -49,6 +46,11 @@ class ThreadLine(Line):
     def __init__(self, source: Source, within: float) -> None:
         super().__init__(source, within)
         self._sending = Mutex()
+        #: Whether something may have been read already behind the last reply.
+        self._is_ahead = False
+        #: What waits for the socket, and that.
+        self._poll: Any = None
+        self._polled: Any = None
 
     def _time_outs(self, within: float) -> dict[str, Optional[float]]:
         connect_within = min(within, self.source.settings["socket_connect_timeout"])
@@ -63,7 +65,10 @@ class ThreadLine(Line):
 
     async def receive(self, within: float) -> Any:
         try:
-            return self._connection.read_response() if self._comes(within) else NOTHING
+            if not self._comes(within):
+                return NOTHING
+            self._is_ahead = True
+            return self._connection.read_response()
         except BaseException as error:
             if not is_reply(error):
                 await self.close()
@@ -74,19 +79,27 @@ class ThreadLine(Line):
 
         Not in the library, which takes each TimeoutError for its own, also one of the program's handler of a signal.
         """
-        deadline = time.monotonic() + within
-        while not self._connection.can_read(timeout=0):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            with _Selector() as selector:
-                selector.register(self._connection._sock, selectors.EVENT_READ)
-                selector.select(left)
-        return True
+        if self._is_ahead and self._connection.can_read(timeout=0):
+            return True
+        self._is_ahead = False
+        return self._has_something(within)
+
+    def _has_something(self, within: float) -> bool:
+        """Waits for the socket, without the library's change of its time-outs."""
+        socket = self._connection._sock
+        if not hasattr(select, "poll"):
+            return bool(select.select([socket], [], [], within)[0])
+        if self._polled is not socket:
+            self._poll, self._polled = select.poll(), socket
+            self._poll.register(socket, select.POLLIN)
+        return bool(self._poll.poll(within * 1_000))
 
     def is_fresh(self) -> bool:
+        # Of a request's connection all replies have been read.
+        self._is_ahead = False
         try:
-            return not self._connection.can_read(timeout=0)
+            # TLS has messages of its own, which are none of the server's.
+            return not self._has_something(0) or not self._connection.can_read(timeout=0)
         except Exception:
             return False
 
