@@ -87,7 +87,7 @@ def test_hold_and_queue_survive_another_primary(mode: Mode, trouble: str, monkey
     Nobody asks again by himself here, so that only what is heard can tell.
     """
     monkeypatch.setattr("dsync._steps.ASK_AGAIN_AFTER", 50.0 if trouble == "switch" else 2.0)
-    monkeypatch.setattr("dsync._steps.KEPT_FOR", 60.0)
+    monkeypatch.setattr("dsync._steps.PLACE_KEPT_FOR", 60.0)
     with started(mode) as (servers, user):
         key = servers.key_on(servers.nodes[0]) if mode.topology == "cluster" else "k"
         with user.block(user.lock(key, lease=20, margin=0)) as hold:
@@ -105,7 +105,7 @@ def test_hold_and_queue_survive_another_primary(mode: Mode, trouble: str, monkey
 def test_hold_and_queue_move_with_their_slot(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its waiters were told by SUNSUBSCRIBE, which nobody heard."""
     monkeypatch.setattr("dsync._steps.ASK_AGAIN_AFTER", 50.0)
-    monkeypatch.setattr("dsync._steps.KEPT_FOR", 60.0)
+    monkeypatch.setattr("dsync._steps.PLACE_KEPT_FOR", 60.0)
     with started(mode) as (servers, user):
         source, target = servers.nodes[1], servers.nodes[2]
         key = servers.key_on(source)

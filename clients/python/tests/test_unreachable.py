@@ -12,7 +12,7 @@ from modes import Mode, User, modes
 from servers import Server
 from test_modes import started
 
-from dsync import _steps, lock
+from dsync import _times, lock
 
 
 def expect_a_short_try(mode: Mode, user: User, key: str, ports: Any) -> None:
@@ -20,7 +20,7 @@ def expect_a_short_try(mode: Mode, user: User, key: str, ports: Any) -> None:
         begun = time.monotonic()
         with pytest.raises((mode.errors.ConnectionError, mode.errors.TimeoutError)) as raised:
             user.do(user.lock(key, wait=0, own_connection=own_connection).acquire())
-        assert time.monotonic() - begun < _steps.LONGEST_TRY + 1.5
+        assert time.monotonic() - begun < _times.TRY_WITHIN + 1.5
         assert repr(key) in str(raised.value)
         assert any(f"127.0.0.1:{port}" in str(raised.value) for port in ports)
 

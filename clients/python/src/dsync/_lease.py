@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 from ._mutex import Mutex
+from ._times import MARGIN_AT_MOST
 
 # CLOCK_BOOTTIME, where there is one, goes on while the machine is suspended, as the server's leases do.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
@@ -69,7 +70,7 @@ def now() -> float:
 
 def default_margin(lease: float) -> float:
     """Returns a tenth of the lease, at most two seconds."""
-    return min(lease / 10, 2.0)
+    return min(lease / 10, MARGIN_AT_MOST)
 
 
 #: Seconds of the shortest slice of a wait.

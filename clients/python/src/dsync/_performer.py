@@ -17,7 +17,7 @@ from ._protocol import Words
 from ._retry import passes, unsent
 from ._route import route_of
 from ._source import Source, is_cluster, name
-from ._steps import ANSWER_WITHIN, LONGEST_TRY
+from ._times import ANSWER_WITHIN
 from ._turns import Listener, Watching
 
 #: Seconds that are left at least for a command that has found its server.
@@ -175,7 +175,9 @@ class Performer(ABC):
         with self.lock:
             listener = self._listeners.get(source.name)
             if listener is None or listener.is_over:
-                listener = self._listeners[source.name] = Listener(type(self), source, self._is_sharded)
+                listener = self._listeners[source.name] = Listener(
+                    self.line(source, ANSWER_WITHIN), self.event, self.start, is_sharded=self._is_sharded
+                )
             watching = listener.add(channel)
         await listener.confirm(watching)
         return watching
@@ -218,10 +220,10 @@ class Talk:
         """Sends a command that may block for so many seconds, on a connection of its own, and returns the reply."""
         line, self._blocking = self._blocking, None
         if line is None:
-            line = self._performer.line(await self._source(), LONGEST_TRY)
+            line = self._performer.line(await self._source(), ANSWER_WITHIN)
         try:
             part = Part([words], confirm)
-            await line.ask([part], seconds + LONGEST_TRY)
+            await line.ask([part], seconds + ANSWER_WITHIN)
             [reply] = part.replies
             if isinstance(reply, Exception):
                 raise reply
@@ -266,4 +268,4 @@ class Talk:
             await watching.end()
 
     async def _source(self) -> Source:
-        return await self._performer.find(self.key, LONGEST_TRY)
+        return await self._performer.find(self.key, ANSWER_WITHIN)

@@ -13,8 +13,9 @@ from ._confirm import Confirm, Part
 from ._lease import Asked, Lease, now
 from ._mutex import Mutex
 from ._protocol import Request
-from ._retry import FIRST_PAUSE, log, passes, tells_the_end
-from ._steps import ANSWER_WITHIN, NOT_RENEWED
+from ._retry import log, passes, tells_the_end
+from ._steps import NOT_RENEWED
+from ._times import FIRST_PAUSE, RENEWAL_WITHIN
 
 if TYPE_CHECKING:
     from ._performer import Event, Performer, Talk
@@ -146,6 +147,6 @@ async def renew(talk: Talk, holds: Callable[[], list[Renewed]], changed: Optiona
         due = [hold for hold in live if hold.is_due(moment)]
         shortest = min(hold.lease.seconds for hold in live)
         requests = [(hold.key, hold.part(shortest)) for hold in due]
-        replies = await talk.ask_all(requests, min(ANSWER_WITHIN, max(shortest / 3, 0.1)))
+        replies = await talk.ask_all(requests, min(RENEWAL_WITHIN, max(shortest / 3, 0.1)))
         for hold, reply in zip(due, replies):
             hold.hears(reply)

@@ -13,13 +13,10 @@ from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 from ._lease import now
 from ._protocol import Token
+from ._times import FIRST_PAUSE, LONGEST_PAUSE
 from .errors import NotConfirmed
 
 log = logging.getLogger("dsync")
-
-#: The pauses between two attempts double from the first to the longest. Seconds.
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 1.0
 
 # Replies of a server that is in the way at the moment; another attempt, perhaps on another server, can succeed. Where
 # redis-py and valkey-py have a class for one, they cut the code off its message.

@@ -14,9 +14,7 @@ from ._lease import now
 from ._protocol import Words, text
 from ._retry import passes, redirection
 from ._source import Address, Source, is_cluster, name, source_of_pool
-
-#: Seconds for an answer of a Sentinel or a node that is asked who has a key; then the next one is asked.
-LOOK_UP_WITHIN = 1.0
+from ._times import LOOK_UP_WITHIN
 
 Result = TypeVar("Result")
 #: Sends commands to a server, in so many seconds. Returns the reply to the last one, or raises it.

@@ -13,6 +13,7 @@ from . import _protocol
 from ._confirm import ALL, Confirm
 from ._lease import default_margin
 from ._protocol import Family, Request, Word
+from ._times import CONFIRM_AT_MOST, LEASE, RETRY_FOR
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Settings:
     #: Seconds for which a hold lasts without renewal: how long the others wait if this process dies.
-    lease: float = 30.0
+    lease: float = LEASE
     #: Seconds to wait at most. ``None`` waits without limit, 0 only tries.
     wait: Optional[float] = None
     #: What INFO shows to people, at most 128 bytes. By default ``user@host:pid``.
@@ -55,7 +56,7 @@ class Settings:
     own_connection: bool = True
     #: Seconds for which requests are repeated while the server cannot be reached; then its error is raised. A try takes
     #: two seconds at most, and the end of a hold is repeated for as long as the server can know it.
-    retry_for: float = 30.0
+    retry_for: float = RETRY_FOR
     #: Called with the hold when it is lost.
     on_lost: Optional[Callable[[Any], object]] = None
     #: Seconds after its grant at which a hold is lost at the latest, whatever is renewed.
@@ -103,7 +104,7 @@ class Settings:
     def confirm(self) -> Optional[Confirm]:
         if self.replicas is None and not self.disk:
             return None
-        within = min(self.lease / 10, 0.5) if self.within is None else self.within
+        within = min(self.lease / 10, CONFIRM_AT_MOST) if self.within is None else self.within
         return Confirm(self.replicas or 0, within, self.disk)
 
     @property

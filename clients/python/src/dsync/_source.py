@@ -13,7 +13,7 @@ import sys
 from typing import Any, Awaitable, NamedTuple, Optional, Protocol
 
 from ._retry import concerns_the_connection, is_reply
-from ._steps import ANSWER_WITHIN
+from ._times import ANSWER_WITHIN
 
 #: Host and port.
 Address = tuple[str, int]

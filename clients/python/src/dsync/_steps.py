@@ -16,31 +16,21 @@ from ._confirm import Confirm, Part
 from ._lease import Lease, now
 from ._protocol import ONCE, Done, GivenUp, Granted, Request, Waiting, Word, Words, fields, holders, milliseconds, text
 from ._retry import Patience, is_in_doubt, passes_for_a_hold, tells_the_end
+from ._times import (
+    ANSWER_WITHIN,
+    ASK_AGAIN_AFTER,
+    BLOCK_AT_MOST,
+    PLACE_KEPT_FOR,
+    TAKEOVER_GRACE,
+    TRY_WITHIN,
+    WITHDRAW_TRY_WITHIN,
+    WITHDRAW_WITHIN,
+)
 from .errors import NotAcquired, NotConfirmed
 
 if TYPE_CHECKING:
     from ._performer import Talk
     from ._settings import Settings
-
-#: Seconds in which a server answers a command that does not block, unless something is wrong.
-ANSWER_WITHIN = 5.0
-#: Seconds of a try, whatever the server does, and for an answer that a wait asks for: then it looks for its server
-#: afresh, as another can have taken over.
-LONGEST_TRY = 2.0
-#: Seconds for which a place is kept after its request was last heard of, as many as a server grants after a failover.
-#: A process that is killed in the queue delays the others by as much.
-KEPT_FOR = 5.0
-#: Seconds of a single BLOCK at most: with the time for its answer, a connection included, shorter than a place is kept.
-LONGEST_BLOCK = 2.0
-#: Seconds after which a request without a connection is repeated: three times while its place is kept.
-ASK_AGAIN_AFTER = KEPT_FOR / 3
-#: Seconds for an answer to the withdrawal of a request, without which the place runs out by itself, and to a question
-#: for the message of an error.
-WITHDRAW_WITHIN = 1.0
-#: The same after a try, of whose time they are a part.
-WITHDRAW_TRY_WITHIN = LONGEST_TRY / 4
-#: Seconds by which a server that is promoted can prolong a lease (dsync.takeover-grace-ms).
-TAKEOVER_GRACE = 5.0
 
 
 @dataclass(frozen=True)
@@ -95,9 +85,9 @@ class _Asking:
         deadline = None if settings.wait is None else now() + settings.wait
         heard_by: Optional[float] = None
         if settings.wait == 0:
-            heard_by = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
+            heard_by = now() + TRY_WITHIN - WITHDRAW_TRY_WITHIN
             deadline = heard_by - WITHDRAW_TRY_WITHIN
-        patience = Patience(self.request.key, settings.retry_for if heard_by is None else LONGEST_TRY, deadline)
+        patience = Patience(self.request.key, settings.retry_for if heard_by is None else TRY_WITHIN, deadline)
         has_place = False
         watched: Optional[bytes] = None
         while True:
@@ -107,10 +97,10 @@ class _Asking:
                 if heard_by is not None:
                     reply = await self._ask(self.request.words(), heard_by)
                 elif has_place and settings.own_connection:
-                    seconds = _at_most(LONGEST_BLOCK, deadline)
+                    seconds = _at_most(BLOCK_AT_MOST, deadline)
                     reply = await talk.block(self.request.words("BLOCK", milliseconds(seconds)), seconds, confirm)
                 else:
-                    reply = await talk.ask(self.request.words("QUEUE", milliseconds(KEPT_FOR)), LONGEST_TRY, confirm)
+                    reply = await talk.ask(self.request.words("QUEUE", milliseconds(PLACE_KEPT_FOR)), confirm=confirm)
                 answer = _protocol.answer(reply)
                 patience.answered()
                 if isinstance(answer, (Done, GivenUp)) or (answer is None and heard_by is not None):
@@ -225,7 +215,7 @@ async def finish(
             renewal = [request.renewal(lease.asks_for(lease.seconds))]
         part = Part([*renewal, request.verb(verb, *more)], behind if renewal or not in_doubt else None)
         try:
-            reply = int(await talk.ask_last(part, min(LONGEST_TRY, max(retry_for, WITHDRAW_WITHIN))))
+            reply = int(await talk.ask_last(part, min(ANSWER_WITHIN, max(retry_for, WITHDRAW_WITHIN))))
             break
         except Exception as error:
             if tells_the_end(error):
@@ -247,7 +237,7 @@ async def wait_for_round(talk: Talk, timeout: Optional[float], retry_for: float)
     deadline = None if timeout is None else now() + timeout
     patience = Patience(talk.key, retry_for, deadline)
     while True:
-        seconds = _at_most(LONGEST_BLOCK, deadline)
+        seconds = _at_most(BLOCK_AT_MOST, deadline)
         try:
             reply = await talk.block(["DWG.WAIT", talk.key, "BLOCK", milliseconds(seconds)], seconds)
         except Exception as error:

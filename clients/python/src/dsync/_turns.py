@@ -6,26 +6,25 @@ They exist while anybody waits. A message that is lost costs nothing but time, b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Coroutine, Optional
 
-from ._line import NOTHING
+from ._line import NOTHING, Line
 from ._mutex import Mutex
 from ._retry import log
-from ._source import Source
-from ._steps import LONGEST_TRY
+from ._times import ANSWER_WITHIN
 
-if TYPE_CHECKING:
-    from ._performer import Performer
+#: Has this run in the background, under a name. Returns what cancels it.
+Start = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], Callable[[], Any]]
 
 
 class Watching:
     """One request's interest in its channel."""
 
-    def __init__(self, listener: Listener, channel: bytes, performer: type[Performer]) -> None:
+    def __init__(self, listener: Listener, channel: bytes, event: type[Any]) -> None:
         self._listener = listener
         self.channel = channel
-        self.confirmed: Any = performer.event()
-        self.turn: Any = performer.event()
+        self.confirmed: Any = event()
+        self.turn: Any = event()
         self._trouble: Optional[str] = None
 
     async def wait(self, seconds: float) -> None:
@@ -51,11 +50,13 @@ class Watching:
 class Listener:
     """The subscriptions on one connection, and the thread or task that connects and reads from it."""
 
-    def __init__(self, performer: type[Performer], source: Source, is_sharded: bool) -> None:
-        self.source = source
-        self._performer = performer
+    def __init__(self, line: Line, event: type[Any], start: Start, *, is_sharded: bool) -> None:
+        """``event`` and ``start`` are those of threads or of tasks."""
+        self.source = line.source
+        self._event = event
+        self._start = start
         self._prefix = "S" if is_sharded else ""
-        self._line = performer.line(source, LONGEST_TRY)
+        self._line = line
         self._lock = Mutex()
         self._watches: list[Watching] = []
         self._cancel: Optional[Callable[[], Any]] = None
@@ -64,13 +65,13 @@ class Listener:
 
     def add(self, channel: bytes) -> Watching:
         """Notes another interest, which is broken at once if this listener has just ended."""
-        watching = Watching(self, channel, self._performer)
+        watching = Watching(self, channel, self._event)
         with self._lock:
             if self.is_over:
                 watching.breaks("nobody was left who waits")
                 return watching
             if self._cancel is None:
-                self._cancel = self._performer.start("dsync-turns", self._listen)
+                self._cancel = self._start("dsync-turns", self._listen)
             self._watches.append(watching)
         return watching
 
@@ -80,10 +81,10 @@ class Listener:
             # Otherwise it is subscribed to as soon as there is a connection.
             if self._is_connected:
                 await self._send("SUBSCRIBE", watching)
-            if not await watching.confirmed.within(LONGEST_TRY):
+            if not await watching.confirmed.within(ANSWER_WITHIN):
                 # It ends for all, so that the next one looks for the server afresh.
                 self._stop()
-                raise self.source.no_answer(LONGEST_TRY)
+                raise self.source.no_answer(ANSWER_WITHIN)
             watching.raise_if_broken()
         except BaseException:
             if self._line.is_closed:
@@ -111,7 +112,7 @@ class Listener:
             self._cancel()
 
     async def _send(self, verb: str, watching: Watching) -> None:
-        async with self._line.in_time(LONGEST_TRY):
+        async with self._line.in_time(ANSWER_WITHIN):
             await self._line.send([self._prefix + verb, watching.channel])
 
     async def _listen(self) -> None:

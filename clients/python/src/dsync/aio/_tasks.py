@@ -15,7 +15,7 @@ from .._line import Line
 from .._performer import Performer, Result
 from .._retry import is_unsent, log, unsent
 from .._source import Source
-from .._steps import ANSWER_WITHIN
+from .._times import ANSWER_WITHIN
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout
