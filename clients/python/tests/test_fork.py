@@ -161,7 +161,7 @@ thread.start()
 for _ in range(200):
     child = os.fork()
     if child == 0:
-        _performer._LOCK._lock.acquire(timeout=5) or os._exit(1)
+        _performer._LOCK.acquire(timeout=5) or os._exit(1)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0, "the lock of another thread stays locked"
 over.set()

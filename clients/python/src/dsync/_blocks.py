@@ -13,7 +13,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Generic, Optional, TypeVar, cast
 
-from ._mutex import Mutex
+from ._mutex import taking
 
 Way = TypeVar("Way")
 
@@ -75,7 +75,7 @@ class ByHand:
 
     def __init__(self, who: Callable[[], Any]) -> None:
         self._who = who
-        self._lock = Mutex()
+        self._lock = threading.RLock()
         self._held: list[tuple[Any, Any]] = []
 
     def entering(self) -> Callable[[Any], None]:
@@ -85,12 +85,12 @@ class ByHand:
         return self._enters if way_out is None else way_out.enters
 
     def _enters(self, held: Any) -> None:
-        with self._lock:
+        with taking(self._lock):
             self._held.append((self._who(), held))
 
     def leaves(self) -> Any:
         """Returns what this thread or task has entered last; else what is there, if there is no doubt about it."""
-        with self._lock:
+        with taking(self._lock):
             me = self._who()
             mine = [index for index, (who, _) in enumerate(self._held) if who == me]
             if not mine and len(self._held) != 1:

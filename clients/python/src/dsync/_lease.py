@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
-from ._mutex import Mutex
+from ._mutex import taking
 from ._times import MARGIN_AT_MOST
 
 # CLOCK_BOOTTIME, where there is one, goes on while the machine is suspended, as the server's leases do.
@@ -36,12 +37,12 @@ class Clocks:
 
     def reset(self) -> None:
         # The handler of a signal may ask for the time while its thread is asking.
-        self._lock = Mutex()
+        self._lock = threading.RLock()
         self._ahead = 0.0
         self._offset: Optional[float] = None
 
     def now(self) -> float:
-        with self._lock:
+        with taking(self._lock):
             monotonic, offset = self._read()
             if self._offset is not None and offset - self._offset > _JUMP:
                 self._ahead += offset - self._offset
@@ -110,7 +111,7 @@ class Lease:
         self.is_forgotten = False
         self._trouble: Optional[BaseException] = None
         # A handler of a signal, or the end of a generator that is collected, may look while its thread is looking.
-        self._lock = Mutex()
+        self._lock = threading.RLock()
         self._pid = os.getpid()
 
     def become(self, seconds: float, margin: float) -> None:
@@ -136,13 +137,13 @@ class Lease:
         """
         sent, granted = now(), self.asks_for(self.seconds if seconds is None else seconds)
         asked = Asked(sent, granted, sent + granted - (self._margin if margin is None else margin))
-        with self._lock:
+        with taking(self._lock):
             self._asked.append(asked)
         return asked
 
     def renewed(self, asked: Asked) -> None:
         """Notes that the server has renewed the lease for this."""
-        with self._lock:
+        with taking(self._lock):
             self._trouble = None
             asked.over_at = now()
             if asked.sent >= self._sent:
@@ -158,7 +159,7 @@ class Lease:
     def end(self, why: str) -> None:
         """Notes that the hold has ended. The first reason stays."""
         if not self.is_of_the_parent:
-            with self._lock:
+            with taking(self._lock):
                 self._ended = self._ended or why
 
     @property
@@ -173,13 +174,13 @@ class Lease:
 
     def lost_at(self) -> float:
         """Returns the moment from which the hold counts as lost, unless it is renewed before."""
-        with self._lock:
+        with taking(self._lock):
             granted_until = self._sent + self._granted - self._margin
             return min(granted_until, self._lost_at_latest, *(asked.until for asked in self._asked))
 
     def renewal_due_at(self) -> float:
         """Returns the moment of the next renewal: when a third of the lease has passed, or one needs a later one."""
-        with self._lock:
+        with taking(self._lock):
             return min(self._sent + self.seconds / 3, *(asked.over_at for asked in self._asked), math.inf)
 
     def left(self) -> float:

@@ -5,6 +5,8 @@ Written once, as :mod:`dsync._line` is: ``Threads`` and ``Tasks`` say how one wa
 
 from __future__ import annotations
 
+import os
+import threading
 from abc import ABC, abstractmethod
 from typing import Any, Awaitable, Callable, ClassVar, Coroutine, MutableMapping, Optional, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -12,7 +14,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from ._confirm import Confirm, Part
 from ._lease import now
 from ._line import Line
-from ._mutex import Mutex
+from ._mutex import taking
 from ._protocol import Words
 from ._retry import passes, unsent
 from ._route import route_of
@@ -27,8 +29,10 @@ REDIRECTIONS = 5
 
 Self = TypeVar("Self", bound="Performer")
 Result = TypeVar("Result")
-_LOCK = Mutex()
-_LOCK.survives_forks()
+_LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # Otherwise it could stay locked in the child.
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 class Event(Protocol):
@@ -50,7 +54,7 @@ class Performer(ABC):
         self.route = route_of(client)
         #: What renews holds; see :func:`dsync._renewals.renewals_of`.
         self.renewals: dict[Any, Any] = {}
-        self.lock = Mutex()
+        self.lock = threading.RLock()
         self._where = self.where()
         self._is_sharded = is_cluster(client)
         self._listeners: dict[str, Listener] = {}
@@ -60,7 +64,7 @@ class Performer(ABC):
     def of(cls: type[Self], client: Any) -> Self:
         """Returns that of a client. After a fork, and in another event loop, it is a new one."""
         # Kept at the client itself: the settings of a cluster's connections refer back to it.
-        with _LOCK:
+        with taking(_LOCK):
             found: Optional[Self] = getattr(client, "_dsync", None)
             if found is None or found._where != cls.where():
                 found = client._dsync = cls(client)
@@ -166,13 +170,13 @@ class Performer(ABC):
 
     def held_here(self) -> MutableMapping[str, Any]:
         """Returns the reentrant holds of the thread or task that runs now. They are kept elsewhere."""
-        with self.lock:
+        with taking(self.lock):
             held: MutableMapping[str, Any] = self._held.setdefault(self.who(), WeakValueDictionary())
             return held
 
     async def watch(self, source: Source, channel: bytes) -> Watching:
         """Subscribes, and returns when the server has confirmed it."""
-        with self.lock:
+        with taking(self.lock):
             listener = self._listeners.get(source.name)
             if listener is None or listener.is_over:
                 listener = self._listeners[source.name] = Listener(

@@ -6,12 +6,13 @@ is not renewed.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Callable, Optional
 from weakref import WeakSet
 
 from ._confirm import Confirm, Part
 from ._lease import Asked, Lease, now
-from ._mutex import Mutex
+from ._mutex import taking
 from ._protocol import Request
 from ._retry import log, passes, tells_the_end
 from ._steps import NOT_RENEWED
@@ -77,18 +78,18 @@ class Renewals:
     """The holds that one thread or task renews, which exists while there is one that lives long enough. Thread-safe."""
 
     def __init__(self, event: Event) -> None:
-        self._lock = Mutex()
+        self._lock = threading.RLock()
         self._holds: WeakSet[Renewed] = WeakSet()
         self._renewer: Optional[Callable[[], Any]] = None
         #: Set when there is something to do for it.
         self._changed = event
 
     def add(self, hold: Renewed) -> None:
-        with self._lock:
+        with taking(self._lock):
             self._holds.add(hold)
 
     def remove(self, hold: Renewed) -> None:
-        with self._lock:
+        with taking(self._lock):
             self._holds.discard(hold)
             is_empty = not self._holds
         if is_empty:
@@ -97,7 +98,7 @@ class Renewals:
 
     def begin(self, performer: Performer) -> None:
         """Called when a renewal is due, of which the thread or task may not know."""
-        with self._lock:
+        with taking(self._lock):
             if self._renewer is None:
                 self._renewer = performer.start("dsync-renews", lambda: self._renew(performer))
         self._changed.set()
@@ -114,7 +115,7 @@ class Renewals:
                 raise
 
     def _live(self) -> list[Renewed]:
-        with self._lock:
+        with taking(self._lock):
             live = [hold for hold in self._holds if hold.lease.left() > 0 and not hold.lease.is_forgotten]
             if not live:
                 self._renewer = None
@@ -128,7 +129,7 @@ def renewals_of(performer: Performer, hold: Renewed) -> Renewals:
     confirm have another, for the same reason.
     """
     kind = (performer.route.peek(hold.key), hold.confirm is not None)
-    with performer.lock:
+    with taking(performer.lock):
         found: Optional[Renewals] = performer.renewals.get(kind)
         if found is None:
             found = performer.renewals[kind] = Renewals(performer.event())

@@ -6,10 +6,11 @@ They exist while anybody waits. A message that is lost costs nothing but time, b
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Callable, Coroutine, Optional
 
 from ._line import NOTHING, Line
-from ._mutex import Mutex
+from ._mutex import taking
 from ._retry import log
 from ._times import ANSWER_WITHIN
 
@@ -57,7 +58,7 @@ class Listener:
         self._start = start
         self._prefix = "S" if is_sharded else ""
         self._line = line
-        self._lock = Mutex()
+        self._lock = threading.RLock()
         self._watches: list[Watching] = []
         self._cancel: Optional[Callable[[], Any]] = None
         self._is_connected = False
@@ -66,7 +67,7 @@ class Listener:
     def add(self, channel: bytes) -> Watching:
         """Notes another interest, which is broken at once if this listener has just ended."""
         watching = Watching(self, channel, self._event)
-        with self._lock:
+        with taking(self._lock):
             if self.is_over:
                 watching.breaks("nobody was left who waits")
                 return watching
@@ -94,7 +95,7 @@ class Listener:
             raise
 
     async def forget(self, watching: Watching) -> None:
-        with self._lock:
+        with taking(self._lock):
             is_heard = watching in self._watches
             if is_heard:
                 self._watches.remove(watching)
@@ -119,7 +120,7 @@ class Listener:
         trouble = "the server did not confirm a subscription"
         try:
             await self._line.connect()
-            with self._lock:
+            with taking(self._lock):
                 self._is_connected = True
                 watches = list(self._watches)
             for watching in watches:
@@ -133,7 +134,7 @@ class Listener:
             trouble = str(error)
             log.info("announcements of turns are not heard for now: %s", error)
         finally:
-            with self._lock:
+            with taking(self._lock):
                 self.is_over = True
                 left, self._watches = self._watches, []
             for watching in left:
@@ -141,7 +142,7 @@ class Listener:
             await self._line.close()
 
     def _tell(self, kind: str, channel: bytes) -> None:
-        with self._lock:
+        with taking(self._lock):
             for watching in [watching for watching in self._watches if watching.channel == channel]:
                 if not kind.endswith("unsubscribe"):
                     (watching.confirmed if kind.endswith("subscribe") else watching.turn).set()

@@ -13,6 +13,7 @@ import threading
 from typing import Callable, Optional
 
 from .._lease import now
+from .._mutex import taking
 from .._retry import log
 
 #: Called at its moment; returns the next moment, or ``None`` if that was all.
@@ -56,7 +57,7 @@ class Clock:
         if sys.is_finalizing():
             raise RuntimeError("the interpreter ends, and no thread can watch a lease")
         alarm = Alarm(self, callback, late_by)
-        with self._changed:
+        with taking(self._changed):
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="dsync-leases", daemon=True)
                 # It can fail. Then the next one tries again.
@@ -69,9 +70,7 @@ class Clock:
 
     def set(self, alarm: Alarm, moment: Optional[float]) -> None:
         """Has the alarm ring at this moment, or forgets it: its moment can be hours away."""
-        if sys.is_finalizing():
-            return  # No alarm rings any more, and the thread may stand still with the lock.
-        with self._changed:
+        with taking(self._changed):
             if moment is None:
                 self._moments.pop(alarm, None)
             else:

@@ -11,7 +11,7 @@ from typing import Any, Awaitable, Callable, ClassVar, Coroutine, Optional
 from .._confirm import Part
 from .._line import NOTHING, Line
 from .._mutex import Event as _Event
-from .._mutex import Mutex
+from .._mutex import taking
 from .._performer import Performer, Result
 from .._retry import is_reply
 from .._source import Source
@@ -45,7 +45,7 @@ class _NoBound:
 class ThreadLine(Line):
     def __init__(self, source: Source, within: float) -> None:
         super().__init__(source, within)
-        self._sending = Mutex()
+        self._sending = threading.RLock()
         #: Whether something may have been read already behind the last reply.
         self._is_ahead = False
         #: What waits for the socket, and that.
@@ -60,7 +60,7 @@ class ThreadLine(Line):
         return _NoBound()
 
     async def send(self, *commands: Any) -> None:
-        with self._sending:
+        with taking(self._sending):
             await super().send(*commands)
 
     async def receive(self, within: float) -> Any:
@@ -135,12 +135,12 @@ class Threads(Performer):
             await line.ask(parts, within)
         except Exception:
             # Those without work may be as dead, and each would be waited for.
-            with self.lock:
+            with taking(self.lock):
                 idle = self._idle.pop(source.name, [])
             for each in idle:
                 await each.close()
             raise
-        with self.lock:
+        with taking(self.lock):
             idle = self._idle.setdefault(source.name, [])
             if len(idle) < KEPT_IDLE:
                 idle.append(line)
@@ -149,7 +149,7 @@ class Threads(Performer):
 
     async def _borrow(self, source: Source, within: float) -> Line:
         while True:
-            with self.lock:
+            with taking(self.lock):
                 idle = self._idle.get(source.name)
                 line = idle.pop() if idle else None
             if line is None:
