@@ -253,6 +253,39 @@ func TestForgottenHoldEndsAndOneInAContextDoesNot(t *testing.T) {
 	runtime.KeepAlive(merged)
 }
 
+// What a leader does: it serves, and waits for the loss. Nothing of it refers to the hold then.
+func TestForgottenHoldIsToldBeforeTheNextHasIt(t *testing.T) {
+	s, client := start(t)
+	lease := dsync.Lease(1500 * time.Millisecond)
+	type name struct{}
+	lock := func(key string) *dsync.Hold {
+		return must[*dsync.Hold](t)(dsync.NewLock(client, key, lease).Acquire(background))
+	}
+	for key, told := range map[string]<-chan struct{}{
+		"context": lock("context").Context().Done(),
+		"derived": context.WithValue(lock("derived").Context(), name{}, 1).Done(),
+		"all":     must[*dsync.Holds](t)(dsync.AllOf(background, dsync.NewLock(client, "all", lease))).Context().Done(),
+		"member":  must[*dsync.Member](t)(dsync.NewGroup(client, "member", dsync.Limit(1), lease).Add(background)).Context().Done(),
+		"run":     must[*dsync.Run[int]](t)(dsync.NewOnce[int](client, "run", lease).Begin(background)).Context().Done(),
+	} {
+		t.Run(key, func(t *testing.T) {
+			eventually(t, "nobody holds it", func() bool {
+				runtime.GC()
+				family := map[string]string{"member": "DWG", "run": "DONCE"}[key]
+				if family == "" {
+					family = "DLOCK"
+				}
+				return !strings.Contains(s.ask(family+".INFO", key), "lease-left-ms")
+			})
+			select {
+			case <-told:
+			default:
+				t.Error("the next one can have it, and the loss was not told")
+			}
+		})
+	}
+}
+
 func TestSharedHoldsAreTogether(t *testing.T) {
 	_, client := start(t)
 	lock := dsync.NewLock(client, "k", dsync.Shared())

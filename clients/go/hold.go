@@ -9,7 +9,7 @@ import (
 )
 
 // Hold is what a granted request has: a lock, permits, a membership or a run. It is renewed until it is released or
-// lost, or until the program refers neither to it nor to its context any more.
+// lost, or until the program refers neither to it nor to its context any more: then it is lost when its lease is over.
 type Hold struct{ *grip }
 
 // grip is what the renewal knows of a hold. It does not keep the Hold alive.
@@ -29,7 +29,7 @@ func newHold(r request, got answer, sent time.Duration) *Hold {
 	g.lease = newLease(&r.settings, sent, HoldLost{Key: r.key, Fence: got.fence})
 	g.lease.start(func() { g.renew() })
 	hold := &Hold{g}
-	runtime.SetFinalizer(hold, func(hold *Hold) { hold.lease.over() })
+	runtime.SetFinalizer(hold, func(hold *Hold) { hold.lease.forget() })
 	return hold
 }
 
@@ -66,7 +66,9 @@ func (g *grip) Format(f fmt.State, _ rune) {
 }
 
 // Context returns a context that is cancelled when the hold is lost, with a [*HoldLost] as [context.Cause], and not
-// when it is released. Give it to the work. It refers to the hold, which so lives for as long as its work.
+// when it is released. Give it to the work. It refers to the hold, which so lives for as long as its work. Its Done
+// does not: who waits for that alone is told of the loss, and keeps the hold for as long as it is to be renewed, with
+// a deferred Release for instance.
 func (h *Hold) Context() context.Context { return context.WithValue(h.lease.context, holdKey{}, h) }
 
 type holdKey struct{}

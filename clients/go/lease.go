@@ -34,12 +34,13 @@ type lease struct {
 	// may have asked for less; or never.
 	shortened time.Duration
 	// IsEnding is set when the holder ends the hold: a renewal that does not find it tells nothing then. IsOver is set
-	// when that is answered, or when nobody refers to the hold any more: nothing counts as a loss then.
-	isEnding, isOver bool
+	// when that is answered: nothing counts as a loss then. IsForgotten is set when nobody refers to the hold any more.
+	isEnding, isOver, isForgotten bool
 	// Trouble is why the last renewal failed, and pause that before its next repetition.
 	trouble error
 	pause   time.Duration
-	// Watch looks whether the hold is lost. It opens no connection. Renewal has the hold renewed.
+	// Watch looks whether the hold is lost. It opens no connection, and needs nobody who refers to the hold: who waits
+	// for the loss may have nothing else. Renewal has the hold renewed.
 	watch, renewal *time.Timer
 }
 
@@ -97,6 +98,8 @@ func (l *lease) isLive() bool {
 	}
 	if l.terms.asked < l.terms.length || now() >= l.end {
 		l.lose("its MaxHold is over", nil)
+	} else if l.isForgotten {
+		l.lose("it was not renewed, because the program does not refer to it any more", nil)
 	} else {
 		l.lose("no renewal was answered in time", l.trouble)
 	}
@@ -158,7 +161,14 @@ func (l *lease) renewed(sent time.Duration, asked terms) {
 		l.shortened = never
 	}
 	l.watch.Reset(l.slice())
-	l.renewal.Reset(l.third())
+	l.renewIn(l.third())
+}
+
+// renewIn has the hold renewed then, unless it is forgotten. Called with the mutex.
+func (l *lease) renewIn(pause time.Duration) {
+	if !l.isForgotten {
+		l.renewal.Reset(pause)
+	}
 }
 
 // notFound notes that the server does not have the hold any more.
@@ -185,7 +195,7 @@ func (l *lease) notRenewed(trouble error) {
 	}
 	l.trouble = trouble
 	if l.isLive() {
-		l.renewal.Reset(min(l.pause, l.terms.length/10, l.wanted.length/10))
+		l.renewIn(min(l.pause, l.terms.length/10, l.wanted.length/10))
 		l.pause = min(2*l.pause, longestPause)
 	}
 }
@@ -199,7 +209,15 @@ func (l *lease) ends() time.Duration {
 	return l.terms.length + takeoverGrace
 }
 
-// over notes that the hold has ended, or that nobody refers to it.
+// forget notes that nobody refers to the hold any more: it is not renewed again.
+func (l *lease) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isForgotten = true
+	l.renewal.Stop()
+}
+
+// over notes that the hold has ended.
 func (l *lease) over() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
