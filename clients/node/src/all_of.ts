@@ -19,19 +19,21 @@ export type Want =
 export class Holds {
     /** In the order in which the keys were given. */
     readonly holds: readonly Hold[];
-    readonly #loss = new Loss(this);
+    readonly #loss = new Loss();
 
     /** @internal */
     constructor(holds: Hold[]) {
         this.holds = holds;
+        const loss = this.#loss;
         for (const hold of holds) {
-            hold._onLoss((reason) => this.#loss.tell(reason));
+            // This keeps none of the holds alive.
+            hold._onLoss((reason) => loss.tell(reason));
         }
     }
 
     /** Aborts with a HoldLost when the first hold is lost. */
     get signal(): AbortSignal {
-        return this.#loss.signal;
+        return this.#loss.signalOf(this);
     }
 
     /** For how many milliseconds all holds are certain without another renewal. */

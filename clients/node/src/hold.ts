@@ -17,7 +17,8 @@ const TAKEOVER_GRACE_MS = 5_000;
 
 /**
  * A lock, permits of a semaphore, a membership or a run that is held, and renewed until it is released or lost, or until
- * nobody has this object, its signal or a listener there.
+ * nobody has this object, its signal or a listener there: then it is lost when its lease is over, of which signals are told
+ * that depend on its signal.
  */
 export class Hold {
     readonly key: string;
@@ -27,7 +28,7 @@ export class Hold {
     readonly index: number | undefined;
     readonly #claim: Claim;
     readonly #renewal: Renewal;
-    readonly #loss = new Loss(this);
+    readonly #loss = new Loss();
 
     /** `sent` is when the request was sent. @internal */
     constructor(claim: Claim, { fence, index }: Granted, sent: Moment) {
@@ -35,12 +36,12 @@ export class Hold {
         this.key = claim.key;
         this.fence = fence;
         this.index = index;
-        this.#renewal = new Renewal(claim, fence, sent, this);
+        this.#renewal = new Renewal(claim, fence, sent, this, this.#loss);
     }
 
     /** Aborts with a HoldLost when the hold is lost; never when it is released. Give it to the work. */
     get signal(): AbortSignal {
-        return this.#loss.signal;
+        return this.#loss.signalOf(this);
     }
 
     /** For how many milliseconds the hold is certain without another renewal; 0 after its end. */
@@ -56,7 +57,7 @@ export class Hold {
     /** Throws a HoldLost if the hold is lost. It looks at the clock, so it is right even if timers come late. */
     throwIfLost(): void {
         this.#renewal.loseIfDue();
-        this.signal.throwIfAborted();
+        this.#loss.throwIfTold();
     }
 
     /**
@@ -116,10 +117,5 @@ export class Hold {
     /** Calls back with the HoldLost when the hold is lost. @internal */
     _onLoss(callback: (error: HoldLost) => void): void {
         this.#loss.onLoss(callback);
-    }
-
-    /** The hold is lost. @internal */
-    _lose(error: HoldLost): void {
-        this.#loss.tell(error);
     }
 }

@@ -1,14 +1,16 @@
 // Renews holds at a third of their leases, until they are ended, lost or forgotten; and tells a loss when it is due, whether
-// the server answers or not.
+// the server answers or not, and whether anybody has the hold or not.
 //
 // All holds of a client have one timer: what is due goes in one pipeline, over a connection beside the caller's client.
 //
-// The timer keeps a renewal alive, and the renewal does not keep the hold alive. So a hold that nobody can reach any more
-// is not renewed: an exception came between the grant and the `try`, or its wait has lost a Promise.race.
+// The timer keeps a renewal alive, and what tells the loss; but not the hold, once it was to be renewed. So a hold that
+// nobody can reach any more is not renewed for long: an exception came between the grant and the `try`, or its wait has lost
+// a Promise.race.
 
 import type { Claim } from './claim.js';
 import { HoldLost } from './errors.js';
 import { Lease, Moment, type Term } from './lease.js';
+import type { Loss } from './loss.js';
 import { wholeMs } from './options.js';
 import type { Reply } from './replies.js';
 import { ANSWER_MS, isAnswer, isRetryable, Unanswered } from './retry.js';
@@ -39,12 +41,7 @@ function nudge(): boolean {
     }
 }
 
-type State = 'held' | 'ended' | 'lost' | 'forgotten';
-
-/** Who is told of a loss. */
-interface Holder {
-    _lose(error: HoldLost): void;
-}
+type State = 'held' | 'ended' | 'lost';
 
 /** Ends the renewals of holds that were collected. Reading a WeakRef now and then instead would keep what it refers to. */
 const collected = new FinalizationRegistry<Renewal>((renewal) => renewal.forget());
@@ -87,7 +84,9 @@ export class Renewals {
 /** The renewal of one hold. */
 export class Renewal {
     readonly #lease: Lease;
-    readonly #hold: WeakRef<Holder>;
+    /** The hold, until it is renewed for the first time: most have ended by then, and need nothing that watches them. */
+    #hold: object | undefined;
+    #isForgotten = false;
     /** The lease that is asked for, and the last one that the server has granted. */
     #leaseMs: number;
     #grantedMs: number;
@@ -101,11 +100,17 @@ export class Renewal {
     #failure: unknown;
     #state: State = 'held';
 
-    constructor(private readonly claim: Claim, private readonly fence: number, sent: Moment, hold: Holder) {
+    /** `loss` is what tells it; it does not keep `hold` alive. */
+    constructor(
+        private readonly claim: Claim,
+        private readonly fence: number,
+        sent: Moment,
+        hold: object,
+        private readonly loss: Loss,
+    ) {
         this.#leaseMs = this.#grantedMs = claim.leaseMs;
         this.#lease = new Lease({ leaseMs: claim.leaseMs, marginMs: claim.marginOf(claim.leaseMs) }, claim.maxHoldMs, sent);
-        this.#hold = new WeakRef(hold);
-        collected.register(hold, this, this);
+        this.#hold = hold;
         this.#renewAt = this.#thirdAfter(sent);
         claim.renewals.add(this);
         claim.renewals.lookIn(this.look());
@@ -144,6 +149,8 @@ export class Renewal {
         }
         if (this.#lease.isLast) {
             this.#lose(`it was held for as long as maxHoldMs allows, ${this.claim.maxHoldMs} ms`);
+        } else if (this.#isForgotten) {
+            this.#lose('it was not renewed, because the program does not refer to it any more');
         } else {
             this.#lose(`its lease runs out, and ${this.claim.server} has not renewed it`, this.#failure);
         }
@@ -204,20 +211,21 @@ export class Renewal {
         return performance.now() - sent.agoMs + this.#leaseMs / 3;
     }
 
-    /** Nobody has the hold any more. */
+    /** Nobody has the hold any more: it is not renewed again. */
     forget(): void {
-        this.#stop('forgotten');
+        this.#isForgotten = true;
     }
 
     #stop(state: State): void {
         this.#state = state;
+        this.#hold = undefined;
         this.claim.renewals.delete(this);
         collected.unregister(this);
     }
 
     #lose(why: string, cause?: unknown): void {
         this.#stop('lost');
-        this.#hold.deref()?._lose(new HoldLost(this.claim.key, this.fence, why, cause));
+        this.loss.tell(new HoldLost(this.claim.key, this.fence, why, cause));
     }
 
     /** Does what has come due. Returns in how many milliseconds it must look again. */
@@ -230,9 +238,13 @@ export class Renewal {
             this.#isJumpSeen = true;
             this.#renewAt = performance.now();
         }
-        const dueMs = this.#renewAt - performance.now();
+        const dueMs = this.#isForgotten ? Infinity : this.#renewAt - performance.now();
         // What is due soon goes along.
         if (dueMs <= this.#leaseMs / 100 && !this.#isRenewing) {
+            if (this.#hold !== undefined) {
+                collected.register(this.#hold, this, this);
+                this.#hold = undefined;
+            }
             this.#isNudged ||= nudge();
             void this.#renewInBackground();
         }

@@ -1,4 +1,5 @@
-// Holds that nobody has any more are not renewed; who has the hold, its signal, or a listener there, has it.
+// Holds that nobody has any more are not renewed; who has the hold, its signal, or a listener there, has it. Who has only what
+// depends on the signal is told when the lease is over.
 
 'use strict';
 
@@ -24,7 +25,10 @@ function world() {
         if (words[0].endsWith('.RENEW')) {
             renewals.set(words[1], performance.now());
         }
-        return words[0].endsWith('.ACQUIRE') ? granted(['DLOCK.ACQUIRE', ...words.slice(1)]) : 1;
+        if (words[0] === 'DONCE.BEGIN') {
+            return ['RUN', ...granted(words), 1];
+        }
+        return /ACQUIRE|ADD/.test(words[0]) ? granted(words) : 1;
     });
     const isRenewed = (key) => performance.now() - (renewals.get(key) ?? -Infinity) < OPTIONS.leaseMs;
     return { client, isRenewed };
@@ -107,5 +111,65 @@ describe('forgotten', { concurrency: true }, () => {
         assert.equal(signal.aborted, false);
         signal = undefined;
         await Promise.all(['a', 'b'].map((key) => isLeft(isRenewed, key)));
+    });
+
+    const waysToKeep = {
+        'a signal': (signal) => {
+            const derived = AbortSignal.any([signal, new AbortController().signal]);
+            return () => derived.aborted && derived.reason;
+        },
+        'a signal of a signal': (signal) => {
+            const derived = AbortSignal.any([AbortSignal.any([signal]), AbortSignal.timeout(60_000)]);
+            return () => derived.aborted && derived.reason;
+        },
+        'a listener of a signal': (signal) => {
+            let reason = false;
+            const derived = AbortSignal.any([signal, new AbortController().signal]);
+            derived.addEventListener('abort', (event) => (reason = event.target.reason));
+            return () => reason;
+        },
+    };
+    const waysToHold = {
+        lock: (client) => dsync.lock(client, 'k', OPTIONS),
+        member: (client) => dsync.group(client, 'k').add(OPTIONS),
+        run: async (client) => (await dsync.once.begin(client, 'k', OPTIONS)).run,
+        'several locks': (client) => dsync.allOf(client, ['j', 'k'], OPTIONS),
+    };
+    for (const [what, keep] of Object.entries(waysToKeep)) {
+        for (const [whose, hold] of Object.entries(waysToHold)) {
+            // Two leaders: the next one was granted the lock, and the first one was never told.
+            test(`who has only ${what} that depends on that of a ${whose} is told of the loss in time`, async () => {
+                const { client, isRenewed } = world();
+                const told = keep((await hold(client)).signal);
+                await eventually(() => isRenewed('k'), 'it is renewed');
+                await collect();
+                await eventually(() => !isRenewed('k'), 'its lease is over');
+                assert.ok(told() instanceof dsync.HoldLost, 'the loss is told');
+                assert.match(told().message, /the program does not refer to it any more/);
+            });
+        }
+    }
+
+    test('listeners that are left after the end keep no hold', async () => {
+        const { client } = world();
+        const gone = [];
+        const registry = new FinalizationRegistry((end) => gone.push(end));
+        const use = async (name, end) => {
+            const hold = await dsync.lock(client, name, OPTIONS);
+            hold.signal.addEventListener('abort', () => {});
+            hold.signal.onabort = () => {};
+            registry.register(hold, name);
+            await end(hold);
+        };
+        await use('released', (hold) => hold.release());
+        await use('lost', (hold) => {
+            client.call = async () => 0;
+            return hold.renew();
+        });
+        const areGone = async () => {
+            await collect();
+            return gone.length === 2;
+        };
+        await eventually(areGone, 'both holds are collected');
     });
 });

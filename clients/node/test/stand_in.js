@@ -37,7 +37,7 @@ function nodeRedisStandIn(answer) {
     return { commands, isOpen: true, sendCommand, duplicate: () => ({ ...CONNECTION, sendCommand }) };
 }
 
-const tokenOf = (words) => (words[0].endsWith('.ACQUIRE') ? words[words.indexOf('TOKEN') + 1] : words[2]);
+const tokenOf = (words) => (words.includes('TOKEN') ? words[words.indexOf('TOKEN') + 1] : words[2]);
 const granted = (words) => [tokenOf(words), 7];
 
 module.exports = { standIn, nodeRedisStandIn, tokenOf, granted };
