@@ -10,6 +10,8 @@ const [name, waits] = process.argv.slice(2);
 const library = require(name);
 const held = new Map();
 const asking = new Map();
+/** The signals that are kept of holds which are forgotten. */
+const losses = new Map();
 let client;
 
 async function connect(mode, ports) {
@@ -72,16 +74,16 @@ async function acquire(order) {
     return { is: 'held', fence: hold.fence, index: hold.index };
 }
 
-/** Resolves to whether the hold is lost within so many milliseconds. */
-function lost(hold, ms) {
+/** Resolves to whether the signal aborts within so many milliseconds. */
+function aborts(signal, ms) {
     return new Promise((resolve) => {
         const timer = setTimeout(() => resolve(false), ms);
         const told = () => {
             clearTimeout(timer);
             resolve(true);
         };
-        hold.signal.addEventListener('abort', told, { once: true });
-        if (hold.signal.aborted) {
+        signal.addEventListener('abort', told, { once: true });
+        if (signal.aborted) {
             told();
         }
     });
@@ -98,7 +100,7 @@ async function obey(order) {
             asking.get(order.as).abort(new Error('given up'));
             return { is: 'cancelled' };
         case 'until_lost':
-            return { is: (await lost(held.get(order.as), order.ms)) ? 'lost' : 'held' };
+            return { is: (await aborts(losses.get(order.as) ?? held.get(order.as).signal, order.ms)) ? 'lost' : 'held' };
         case 'renew':
             return { is: (await held.get(order.as).renew({ leaseMs: order.lease })) ? 'renewed' : 'lost' };
         case 'look':
@@ -117,6 +119,12 @@ async function obey(order) {
         case 'locked':
             return { is: (await dsync[order.family].locked(client, order.key)) ? 'locked' : 'free' };
         case 'forget':
+            if (order.keep === 'signal' || order.keep === 'callback') {
+                return { is: 'cannot', why: 'who has the signal, or listens to it, has the hold' };
+            }
+            if (order.keep === 'derived') {
+                losses.set(order.as, AbortSignal.any([held.get(order.as).signal]));
+            }
             held.delete(order.as);
             asking.delete(order.as);
             // What was awaited just now is still on the stack.

@@ -39,6 +39,7 @@ type order struct {
 	MS        ms     `json:"ms"`
 	Result    string `json:"result"`
 	Reason    string `json:"reason"`
+	Keep      string `json:"keep"`
 }
 
 type ms float64
@@ -61,10 +62,13 @@ type driver struct {
 	mu      sync.Mutex
 	held    map[string]held
 	cancels map[string]context.CancelFunc
+	// Losses are what is kept of holds that are forgotten.
+	losses map[string]<-chan struct{}
 }
 
 func main() {
 	d := &driver{library: os.Args[1], held: map[string]held{}, cancels: map[string]context.CancelFunc{}}
+	d.losses = map[string]<-chan struct{}{}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<24)
 	var speaking sync.Mutex
@@ -129,19 +133,23 @@ func (d *driver) obey(order order) (answer, error) {
 	}
 	d.mu.Lock()
 	named, isKnown := d.held[order.As]
+	lost, isForgotten := d.losses[order.As]
 	switch order.Do {
 	case "release", "done", "fail", "forget":
 		delete(d.held, order.As)
 		delete(d.cancels, order.As)
 	}
 	d.mu.Unlock()
-	if !isKnown {
+	if !isKnown && !isForgotten {
 		return nil, unknown(order)
 	}
 	switch order.Do {
 	case "until_lost":
+		if !isForgotten {
+			lost = named.hold.Context().Done()
+		}
 		select {
-		case <-named.hold.Context().Done():
+		case <-lost:
 			return answer{"is": "lost"}, nil
 		case <-time.After(order.MS.duration()):
 			return answer{"is": "held"}, nil
@@ -163,6 +171,20 @@ func (d *driver) obey(order order) (answer, error) {
 	case "fail":
 		return answer{"is": "failed"}, named.run.Fail(ctx, errors.New(order.Reason))
 	case "forget":
+		type name struct{}
+		switch order.Keep {
+		case "callback":
+			return answer{"is": "cannot", "why": "there are contexts for that"}, nil
+		case "signal":
+			lost = named.hold.Context().Done()
+		case "derived":
+			lost = context.WithValue(named.hold.Context(), name{}, "a value").Done()
+		}
+		if lost != nil {
+			d.mu.Lock()
+			d.losses[order.As] = lost
+			d.mu.Unlock()
+		}
 		named = held{}
 		// Once for the finalizer of the hold, and once more for what it referred to.
 		runtime.GC()
