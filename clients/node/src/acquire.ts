@@ -180,7 +180,7 @@ class Asking {
 
     async #giveBack(): Promise<void> {
         const { library, key, leaseMs } = this.claim;
-        await untilAnswered(library, key, () => this.claim.end('RELEASE', []), leaseMs).catch(() => {});
+        await untilAnswered(library, key, () => this.claim.withdraw(), leaseMs).catch(() => {});
     }
 
     async #ask(): Promise<Answer> {

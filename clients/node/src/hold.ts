@@ -100,7 +100,8 @@ export class Hold {
         const send = () => this.#claim.end(verb, words, isLost ? 0 : this.#renewal.asksForMs);
         const { answer, isFirst } = await untilAnswered(library, this.key, send, forMs, answerMs);
         const isAnsweredAgain = verb === 'DONE' && family === 'once';
-        return Number(answer) >= 1 || !(isFirst || isLost || isAnsweredAgain);
+        const isToFirst = isFirst && !this.#claim.isEndOverClient;
+        return Number(answer) >= 1 || !(isToFirst || isLost || isAnsweredAgain);
     }
 
     /** Throws a HoldLost: the server has said that the hold had ended before. @internal */

@@ -1,5 +1,6 @@
-// How the requests of a client are sent: over the caller's client, which all of them share; renewals over a connection of
-// this package beside it, and what must be confirmed over another one; in a cluster one for each node.
+// How the requests of a client are sent: over the caller's client, which all of them share; renewals and ends over a connection
+// of this package beside it, and what must be confirmed over another one; in a cluster one for each node. Libraries may send a
+// command again by themselves, and 0 tells something else when it is the first answer to an end.
 //
 // A primary can be frozen or cut off while another one is promoted, and the client stays with its connection for as long as
 // nothing closes it. So when an answer is overdue the primary is looked up afresh. In a cluster the client itself does that.
@@ -52,8 +53,11 @@ export class Requests {
         return answer;
     }
 
-    /** Sends it beside the caller's client. What is sent in one turn is one pipeline, confirmed as a whole. */
-    sendBeside(key: string, words: Words, needs?: Confirmation): Promise<Reply> {
+    /**
+     * Sends it beside the caller's client. What is sent in one turn is one pipeline, confirmed as a whole. Calls back if it
+     * goes over the client after all.
+     */
+    sendBeside(key: string, words: Words, needs?: Confirmation, onClient = () => {}): Promise<Reply> {
         if (this.library.isClosed) {
             this.close();
             return this.library.send(key, words);
@@ -71,7 +75,10 @@ export class Requests {
         // While none can be opened, what need not be confirmed goes over the caller's client; and where the key has moved
         // ahead of its slot, which that client follows.
         const opened = own.opened(key);
-        const overClient = () => this.library.send(key, words);
+        const overClient = () => {
+            onClient();
+            return this.library.send(key, words);
+        };
         const moved = (error: unknown) => {
             if (isAnswer(error, 'ASK')) {
                 return overClient();

@@ -112,7 +112,7 @@ export class Backoff {
 
 interface Answer {
     answer: Reply;
-    /** Whether it is the answer to the first sending. */
+    /** Whether no sending before it can have been carried out. */
     isFirst: boolean;
 }
 
@@ -132,15 +132,19 @@ export async function untilAnswered(
     const deadline = performance.now() + forMs;
     const backoff = new Backoff();
     let cause: unknown;
-    for (let isFirst = true; ; isFirst = false) {
+    let isFirst = true;
+    for (;;) {
         signal?.throwIfAborted();
         try {
-            const reply = send().then((answer) => ({ answer, isFirst }));
+            const reply = send().then((answer) => ({ answer }));
             const found = await bounded(reply, Math.min(answerMs, deadline - performance.now()), signal);
             if (found !== undefined) {
-                return found;
+                return { ...found, isFirst };
             }
+            isFirst = false;
         } catch (error) {
+            // A refusal has carried out nothing.
+            isFirst &&= isAnswer(error);
             if (library.isClosed || !isRetryable(library, error)) {
                 throw error;
             }

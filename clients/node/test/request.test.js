@@ -98,6 +98,43 @@ for (const { name, client: clientOf, answered, ofConnection } of KINDS) {
     });
 }
 
+// ioredis sends a command again by itself when its connection has closed. The 0 that answers the repetition was taken for
+// the first answer, and a lock that was released for a lost one.
+test('ends go over a connection that repeats nothing by itself', async () => {
+    for (const [name, clientOf, call] of [['ioredis', standIn, 'call'], ['node-redis', nodeRedisStandIn, 'sendCommand']]) {
+        const client = clientOf((...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 0));
+        const beside = [];
+        const { duplicate } = client;
+        let isReached = true;
+        client.duplicate = () => ({
+            ...duplicate(),
+            connect: async () => assert.ok(isReached, 'no connection'),
+            [call]: async (...words) => {
+                beside.push(words.flat()[0]);
+                return 0;
+            },
+        });
+        await assert.rejects(dsync.withLock(client, 'k', () => {}), dsync.HoldLost, name);
+        assert.deepEqual(beside, ['DLOCK.RELEASE']);
+        assert.ok(!client.commands.some(([command]) => command === 'DLOCK.RELEASE'));
+        dsync.closeSubscription(client);
+        // Where none can be opened it goes over the caller's client, and 0 may be the answer to a repetition.
+        isReached = false;
+        await dsync.withLock(client, 'k', () => {});
+        assert.ok(client.commands.some(([command]) => command === 'DLOCK.RELEASE'));
+    }
+});
+
+test('0 behind a refusal is the first answer, and behind a lost one it is not', async () => {
+    const behind = async (error) => {
+        const answers = [error, 0];
+        const client = standIn((...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : answers.shift()));
+        return (await dsync.lock(client, 'k')).release();
+    };
+    assert.equal(await behind(new ReplyError('BUSY Redis is busy running a script.')), false);
+    assert.equal(await behind(withCode('ECONNRESET')), true);
+});
+
 test('result of work is asked for again after errors that pass', async () => {
     const errors = [new ReplyError('LOADING the dataset'), withCode('ECONNRESET')];
     const client = standIn(() => errors.shift() ?? ['DONE', 'r', 1]);
