@@ -14,13 +14,14 @@ const asking = new Map();
 const losses = new Map();
 let client;
 
-async function connect(mode, ports) {
+async function connect({ mode, ports, user, password }) {
+    const who = { username: user ?? undefined, password: password ?? undefined };
     const nodes = ports.map((port) => ({ host: '127.0.0.1', port }));
     if (name === 'ioredis') {
         const redis =
             mode === 'cluster'
                 ? new library.Cluster(nodes)
-                : new library.Redis(mode === 'one' ? nodes[0] : { sentinels: nodes, name: 'locks' });
+                : new library.Redis(mode === 'one' ? { ...nodes[0], ...who } : { sentinels: nodes, name: 'locks' });
         redis.on('error', () => {});
         await new Promise((resolve) => redis.once('ready', resolve));
         return redis;
@@ -30,7 +31,7 @@ async function connect(mode, ports) {
         mode === 'cluster'
             ? library.createCluster({ rootNodes })
             : mode === 'one'
-              ? library.createClient(rootNodes[0])
+              ? library.createClient({ ...rootNodes[0], ...who })
               : library.createSentinel({ name: 'locks', sentinelRootNodes: nodes });
     redis.on('error', () => {});
     await redis.connect();
@@ -92,7 +93,7 @@ function aborts(signal, ms) {
 async function obey(order) {
     switch (order.do) {
         case 'connect':
-            client = await connect(order.mode, order.ports);
+            client = await connect(order);
             return { is: 'connected' };
         case 'acquire':
             return acquire(order);

@@ -99,14 +99,14 @@ function farewellMs({ isTry, deadline }: Patience): number {
  * grant that came by waiting was asked for long ago, so it is renewed first.
  */
 async function freshSince(claim: Claim, sent: Moment, deadline: number): Promise<Moment | undefined> {
-    const { library, key, leaseMs } = claim;
+    const { library, key, leaseMs, answerMs } = claim;
     if (sent.agoMs <= leaseMs / 10) {
         return sent;
     }
     const renewedAt = new Moment();
     const forMs = Math.min(leaseMs - claim.marginOf(leaseMs), deadline - performance.now());
     const renew = () => claim.renew(leaseMs, false);
-    const reply = await untilAnswered(library, key, renew, forMs, claim.answerMs).catch(() => undefined);
+    const reply = await untilAnswered(library, key, renew, forMs, { answerMs, isOfHold: true }).catch(() => undefined);
     return Number(reply?.answer) === 1 ? renewedAt : undefined;
 }
 

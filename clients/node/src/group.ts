@@ -79,6 +79,7 @@ export class Group {
         const deadline = waitMs === undefined ? Infinity : performance.now() + ms('waitMs', waitMs);
         const words: Words = ['DWG.WAIT', this.key];
         const connection = new OwnConnection(library);
+        const answerMs = LONGEST_BLOCK_MS + ANSWER_MS;
         // The first look needs no connection, and tells after a failure whether the server answers at all. So does the last,
         // which BLOCK 0 would turn into an endless wait.
         let isLook = true;
@@ -95,7 +96,7 @@ export class Group {
             for (;;) {
                 const leftMs = Math.max(0, deadline - performance.now());
                 const forMs = Math.min(retryForMs, leftMs + ANSWER_MS);
-                const asked = untilAnswered(library, this.key, ask, forMs, LONGEST_BLOCK_MS + ANSWER_MS, signal);
+                const asked = untilAnswered(library, this.key, ask, forMs, { answerMs, signal });
                 const reply = await asked.catch((error: unknown) => {
                     if (error instanceof Unanswered && performance.now() >= deadline) {
                         return undefined;

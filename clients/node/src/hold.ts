@@ -98,7 +98,7 @@ export class Hold {
         const isLost = state === 'lost';
         const forMs = verb === 'RELEASE' && isLost ? ANSWER_MS : leaseMs + TAKEOVER_GRACE_MS;
         const send = () => this.#claim.end(verb, words, isLost ? 0 : this.#renewal.asksForMs);
-        const { answer, isFirst } = await untilAnswered(library, this.key, send, forMs, answerMs);
+        const { answer, isFirst } = await untilAnswered(library, this.key, send, forMs, { answerMs, isOfHold: true });
         const isAnsweredAgain = verb === 'DONE' && family === 'once';
         const isToFirst = isFirst && !this.#claim.isEndOverClient;
         return Number(answer) >= 1 || !(isToFirst || isLost || isAnsweredAgain);

@@ -11,7 +11,7 @@
 import { DsyncError, NotConfirmed, reasonOf } from './errors.js';
 import type { Connection, Library, Words } from './libraries/library.js';
 import { outcomeOf, type Reply } from './replies.js';
-import { isAnswer, Unanswered } from './retry.js';
+import { isAnswer, noteOpening, Unanswered } from './retry.js';
 
 /** A connection that is used no more waits so long for the answers that it still owes. */
 const LINGER_MS = 60_000;
@@ -266,13 +266,19 @@ export class OwnConnection {
             const forget = () => {
                 this.#opening = this.#opening === opening ? undefined : this.#opening;
             };
-            const opening = this.library.open(key, forget).then((connection) => {
+            const opened = (connection: Connection) => {
                 if (!this.keepsAlive) {
                     connection.unref();
                 }
                 return new Line(connection);
-            });
-            opening.catch(forget);
+            };
+            const refused = (error: unknown) => {
+                forget();
+                noteOpening(error);
+                throw error;
+            };
+            const opening = this.library.open(key, forget).then(opened, refused);
+            opening.catch(() => {});
             this.#opening = opening;
         }
         return this.#opening;

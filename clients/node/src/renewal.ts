@@ -195,7 +195,7 @@ export class Renewal {
         };
         const refused = (error: unknown) => {
             // A lease that the server does not take counts no more.
-            if (isAnswer(error) && !isRetryable(this.claim.library, error)) {
+            if (isAnswer(error) && !isRetryable(this.claim.library, error, true)) {
                 this.#leaseMs = this.#grantedMs;
             }
             throw error;

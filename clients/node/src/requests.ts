@@ -11,7 +11,7 @@ import { NotConfirmed } from './errors.js';
 import type { Library, Words } from './libraries/library.js';
 import { type Confirmation, OwnConnection } from './line.js';
 import type { Reply } from './replies.js';
-import { ANSWER_MS, isAnswer, isElsewhere, RETRY_FOR_MS, untilAnswered } from './retry.js';
+import { ANSWER_MS, isAnswer, isElsewhere, isRefusedUser, isRefusingAll, RETRY_FOR_MS, untilAnswered } from './retry.js';
 import { bounded } from './timing.js';
 
 /** A connection beside the client is kept so long for the next request. */
@@ -31,7 +31,11 @@ export class Requests {
     send(key: string, words: Words): Promise<Reply> {
         const { isCluster, isClosed } = this.library;
         if (this.#overdue > 0 && !isClosed) {
-            return this.sendBeside(key, words);
+            return this.sendBeside(key, words, undefined, (error) => {
+                if (isRefusedUser(error)) {
+                    throw error;
+                }
+            });
         }
         const reply = this.library.send(key, words);
         const answered = () => {
@@ -54,10 +58,10 @@ export class Requests {
     }
 
     /**
-     * Sends it beside the caller's client. What is sent in one turn is one pipeline, confirmed as a whole. Calls back if it
-     * goes over the client after all.
+     * Sends it beside the caller's client. What is sent in one turn is one pipeline, confirmed as a whole. Calls back with
+     * the error for which it goes over the client after all.
      */
-    sendBeside(key: string, words: Words, needs?: Confirmation, onClient = () => {}): Promise<Reply> {
+    sendBeside(key: string, words: Words, needs?: Confirmation, onClient: (error: unknown) => void = () => {}): Promise<Reply> {
         if (this.library.isClosed) {
             this.close();
             return this.library.send(key, words);
@@ -72,16 +76,19 @@ export class Requests {
             own.close();
             this.#lookUpPrimaryOf(key, words);
         };
-        // While none can be opened, what need not be confirmed goes over the caller's client; and where the key has moved
-        // ahead of its slot, which that client follows.
+        // While none can be opened, what need not be confirmed goes over the caller's client, unless the server would not
+        // answer that either; and where the key has moved ahead of its slot, which that client follows.
         const opened = own.opened(key);
-        const overClient = () => {
-            onClient();
+        const overClient = (error: unknown) => {
+            if (isRefusingAll(error)) {
+                throw error;
+            }
+            onClient(error);
             return this.library.send(key, words);
         };
         const moved = (error: unknown) => {
             if (isAnswer(error, 'ASK')) {
-                return overClient();
+                return overClient(error);
             }
             throw error;
         };

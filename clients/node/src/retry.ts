@@ -14,8 +14,12 @@ const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 1_000;
 
 /** The server is in the way, and another one, or the same one later, may answer. */
-const PASSING_ANSWER =
-    /^(UNBLOCKED|READONLY|MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|NOREPLICAS|MISCONF|BUSY|OOM)(?![\w-])/;
+const PASSING_ANSWER = new RegExp(
+    '^(UNBLOCKED|READONLY|MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|NOREPLICAS|MISCONF|BUSY|OOM' +
+        '|ERR max number of clients)(?![\\w-])',
+);
+/** What a server says before it looks at a command. */
+const REFUSED_PASSWORD = /^(WRONGPASS|NOAUTH)(?![\w-])/;
 /** Another server has the key now, or has become the primary. */
 const ELSEWHERE = /^(READONLY|MOVED|ASK|CLUSTERDOWN|MASTERDOWN)(?![\w-])/;
 /** The token was withdrawn or has asked again elsewhere, or the group is gone: asking again would change nothing. */
@@ -43,8 +47,22 @@ export class PrimaryUnknown extends DsyncError {
     }
 }
 
-/** Whether the same request may be answered later: the one table of this package, for all its commands. */
-export function isRetryable(library: Library, thrown: unknown): boolean {
+/** The errors for which a connection was not opened. They may be answers, and none to what was to be sent. */
+const ofOpening = new WeakSet();
+
+/** Notes that the error kept a connection from being opened. */
+export function noteOpening(error: unknown): void {
+    ofOpening.add(error as object);
+}
+
+/**
+ * Whether the same request may be answered later: the one table of this package, for all its commands. What renews or ends a
+ * hold is asked again after every error of a greeting: a password may be half-way through its rotation.
+ */
+export function isRetryable(library: Library, thrown: unknown, isOfHold = false): boolean {
+    if (isOfHold && (ofOpening.has(thrown as object) || (isAnswer(thrown) && REFUSED_PASSWORD.test(thrown.message)))) {
+        return true;
+    }
     const error = thrown as AnyError;
     if (thrown instanceof NotConfirmed) {
         return !thrown._isFinal;
@@ -59,6 +77,16 @@ export function isRetryable(library: Library, thrown: unknown): boolean {
 export function isAnswer(thrown: unknown, code?: string): thrown is Error {
     const isAnswered = classesOf(thrown).some((name) => ANSWER_CLASSES.has(name));
     return isAnswered && (code === undefined || (thrown as Error).message.split(' ', 1)[0] === code);
+}
+
+/** Whether the server serves nobody now, whichever the connection is. */
+export function isRefusingAll(thrown: unknown): boolean {
+    return isAnswer(thrown) && /^(LOADING|BUSY|MASTERDOWN)(?![\w-])/.test(thrown.message);
+}
+
+/** Whether the server does not serve this user. */
+export function isRefusedUser(thrown: unknown): boolean {
+    return isAnswer(thrown, 'NOPERM') || (isAnswer(thrown) && REFUSED_PASSWORD.test(thrown.message));
 }
 
 /** Whether the server that has answered is not the one to ask. */
@@ -116,18 +144,24 @@ interface Answer {
     isFirst: boolean;
 }
 
+interface Asked {
+    /** An answer is overdue after so long. */
+    answerMs?: number;
+    signal?: AbortSignal | undefined;
+    /** Whether it renews or ends a hold. */
+    isOfHold?: boolean;
+}
+
 /**
- * Sends a request for the key until the server answers it, for `forMs` milliseconds at most; an answer is overdue after
- * `answerMs`. Rejects when the time is over, on an error that will not pass, when the caller has closed the client, and when
- * the signal aborts.
+ * Sends a request for the key until the server answers it, for `forMs` milliseconds at most. Rejects when the time is over, on
+ * an error that will not pass, when the caller has closed the client, and when the signal aborts.
  */
 export async function untilAnswered(
     library: Library,
     key: string,
     send: () => Promise<Reply>,
     forMs: number,
-    answerMs = ANSWER_MS,
-    signal?: AbortSignal,
+    { answerMs = ANSWER_MS, signal, isOfHold = false }: Asked = {},
 ): Promise<Answer> {
     const deadline = performance.now() + forMs;
     const backoff = new Backoff();
@@ -144,8 +178,8 @@ export async function untilAnswered(
             isFirst = false;
         } catch (error) {
             // A refusal has carried out nothing.
-            isFirst &&= isAnswer(error);
-            if (library.isClosed || !isRetryable(library, error)) {
+            isFirst &&= isAnswer(error) || ofOpening.has(error as object);
+            if (library.isClosed || !isRetryable(library, error, isOfHold)) {
                 throw error;
             }
             cause = error;

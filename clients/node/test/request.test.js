@@ -27,9 +27,12 @@ const PASSING_ANSWERS = [
     'MISCONF Errors writing to the AOF file',
     'BUSY Redis is busy running a script.',
     "OOM command not allowed when used memory > 'maxmemory'.",
+    'ERR max number of clients reached',
 ];
 const LASTING_ANSWERS = [
     'NOPERM no permissions',
+    'WRONGPASS invalid username-password pair or user is disabled.',
+    'NOAUTH Authentication required.',
     'WRONGTYPE another type',
     'QUEUEFULL too many',
     'ERR syntax',
@@ -115,9 +118,22 @@ test('ends go over a connection that repeats nothing by itself', async () => {
             },
         });
         await assert.rejects(dsync.withLock(client, 'k', () => {}), dsync.HoldLost, name);
-        assert.deepEqual(beside, ['DLOCK.RELEASE']);
+        assert.deepEqual(beside, ['DLOCK.RELEASE'], name);
         assert.ok(!client.commands.some(([command]) => command === 'DLOCK.RELEASE'));
         dsync.closeSubscription(client);
+        // A server that is busy would not answer the caller's client either. Nothing is carried out, and 0 is the first answer.
+        const { duplicate: again } = client;
+        let isBusy = true;
+        const connect = async () => {
+            if (isBusy) {
+                isBusy = false;
+                throw new ReplyError('BUSY Redis is busy running a script.');
+            }
+        };
+        client.duplicate = () => ({ ...again(), connect });
+        await assert.rejects(dsync.withLock(client, 'k', () => {}), dsync.HoldLost, name);
+        dsync.closeSubscription(client);
+        client.duplicate = again;
         // Where none can be opened it goes over the caller's client, and 0 may be the answer to a repetition.
         isReached = false;
         await dsync.withLock(client, 'k', () => {});
@@ -133,6 +149,49 @@ test('0 behind a refusal is the first answer, and behind a lost one it is not', 
     };
     assert.equal(await behind(new ReplyError('BUSY Redis is busy running a script.')), false);
     assert.equal(await behind(withCode('ECONNRESET')), true);
+});
+
+// Finished work was told failed, and ran again, when its connection broke while the password was rotated.
+test('refusal of a greeting is no answer to what ends a hold', async () => {
+    for (const { client: clientOf, answered } of KINDS) {
+        const greetings = ['WRONGPASS', 'NOAUTH', 'NOPERM no select', 'ERR max number of clients reached'].map(answered);
+        for (const greeting of greetings) {
+            for (const needs of [{}, { replicas: 1 }]) {
+                const client = clientOf((...words) => (words[0] === 'DONCE.BEGIN' ? ['RUN', tokenOf(words), 7, 1] : 1));
+                const { duplicate } = client;
+                const outcome = await dsync.once(client, 'k', () => {
+                    dsync.closeSubscription(client);
+                    let refusals = 2;
+                    client.duplicate = () => ({
+                        ...duplicate(),
+                        connect: async () => {
+                            if (refusals-- > 0) {
+                                throw greeting;
+                            }
+                        },
+                    });
+                    return 'done';
+                }, needs);
+                assert.equal(outcome, 'done');
+                const ends = client.commands.map(([name]) => name).filter((name) => /DONE$|FAIL/.test(name));
+                assert.deepEqual(ends, ['DONCE.DONE'], `${greeting.message} ${JSON.stringify(needs)}`);
+            }
+        }
+        // So does a server that has not been told a password.
+        for (const refusal of ['NOAUTH Authentication required.', 'WRONGPASS'].map(answered)) {
+            const answers = [refusal, 1];
+            const client = clientOf((...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : answers.shift()));
+            assert.equal(await (await dsync.lock(client, 'k')).release(), true);
+        }
+    }
+});
+
+test('refused password is told to who asks, also while the client is silent', async () => {
+    const client = standIn(() => new Promise(() => {}));
+    client.duplicate = () => ({ ...client, connect: () => Promise.reject(new ReplyError('WRONGPASS')), on: () => {} });
+    const begun = performance.now();
+    await assert.rejects(dsync.lock(client, 'k'), /WRONGPASS/);
+    assert.ok(performance.now() - begun < 10_000, 'it is told when the next request is refused, and not after half a minute');
 });
 
 test('result of work is asked for again after errors that pass', async () => {

@@ -28,7 +28,7 @@ func (d *driver) connect(order order) (answer, error) {
 					return nil, err
 				}
 			}
-			return redigo.DialContext(ctx, "tcp", address)
+			return redigo.DialContext(ctx, "tcp", address, redigo.DialUsername(order.User), redigo.DialPassword(order.Password))
 		}
 		d.client = dsyncredigo.New(&redigo.Pool{DialContext: dial}, addresses[0])
 		return answer{"is": "connected"}, nil
@@ -39,7 +39,8 @@ func (d *driver) connect(order order) (answer, error) {
 	case "cluster":
 		d.client = goredis.New(redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses}))
 	default:
-		d.client = goredis.New(redis.NewClient(&redis.Options{Addr: addresses[0]}))
+		options := &redis.Options{Addr: addresses[0], Username: order.User, Password: order.Password}
+		d.client = goredis.New(redis.NewClient(options))
 	}
 	return answer{"is": "connected"}, nil
 }

@@ -21,6 +21,8 @@ type order struct {
 	Do        string `json:"do"`
 	Mode      string `json:"mode"`
 	Ports     []int  `json:"ports"`
+	User      string `json:"user"`
+	Password  string `json:"password"`
 	As        string `json:"as"`
 	Family    string `json:"family"`
 	Key       string `json:"key"`

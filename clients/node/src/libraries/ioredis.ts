@@ -3,7 +3,7 @@
 import slotOf from 'cluster-key-slot';
 
 import type { Reply } from '../replies.js';
-import { PrimaryUnknown } from '../retry.js';
+import { isAnswer, PrimaryUnknown } from '../retry.js';
 import { connected, type Connection, type Library, type Words } from './library.js';
 
 /** What is used of a client, or of a connection, of ioredis. */
@@ -21,7 +21,7 @@ export interface Redis {
     disconnect(): void;
     nodes(role: 'master'): Redis[];
     refreshSlotsCache(callback: (value: unknown) => void): void;
-    on(event: string, listener: (...words: string[]) => void): void;
+    on(event: string, listener: (word: string) => void): void;
     once(event: string, listener: () => void): void;
     listenerCount(event: string): number;
     subscribe(channel: string): Promise<unknown>;
@@ -97,10 +97,13 @@ export class Ioredis implements Library {
         // The caller may have changed the database with SELECT.
         const db = primary.condition?.select ?? primary.options?.db;
         const connection = primary.duplicate({ ...NO_RECONNECT, db });
-        connection.on('error', () => {});
+        // It tells a greeting that was refused by its event only.
+        let refusal: unknown;
+        connection.on('error', (error) => (refusal ??= isAnswer(error) ? error : undefined));
         connection.once('end', onEnd);
         const close = () => connection.disconnect();
-        await connected(this, key, connection.connect(), close);
+        const connecting = connection.connect().catch((error: unknown) => Promise.reject(refusal ?? error));
+        await connected(this, key, connecting, close);
         const [message, prefix] = this.isCluster ? (['smessage', 's'] as const) : (['message', ''] as const);
         const { stream } = connection;
         return {
