@@ -43,14 +43,26 @@ func NewClient(find Find) *Client { return &Client{findNode: find, idle: map[str
 func (c *Client) Close() error {
 	c.isClosed.Store(true)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conns := range c.idle {
+	idle := c.idle
+	c.idle = nil
+	c.mu.Unlock()
+	for _, conns := range idle {
 		for _, conn := range conns {
 			conn.Close()
 		}
 	}
-	clear(c.idle)
 	return nil
+}
+
+// keepIdle keeps a connection for other requests, unless there are enough.
+func (c *Client) keepIdle(node string, conn Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed.Load() || len(c.idle[node]) >= mostIdle {
+		return false
+	}
+	c.idle[node] = append(c.idle[node], conn)
+	return true
 }
 
 // takeIdle returns a connection to a node that nobody uses, or nil.
@@ -159,13 +171,16 @@ func (s *session) open(ctx context.Context) error {
 	}
 	if err != nil {
 		s.node.Name = "no server is found"
-		return err
+		return Unsent(err)
 	}
 	if s.conn = s.client.takeIdle(s.node.Name); s.conn == nil {
 		connect := s.node.Connect
 		s.conn, err = until(ctx, func() (Conn, error) { return connect(ctx) }, func(late Conn) { late.Close() })
 	}
-	return err
+	if err != nil {
+		return Unsent(err)
+	}
+	return nil
 }
 
 // exchange sends the commands in one write, and returns their replies. The connection ends with the context, whatever the
@@ -183,14 +198,18 @@ func (s *session) exchange(ctx context.Context, commands ...[]any) ([]any, error
 func (s *session) heed(ctx context.Context, err error) {
 	code := codeOf(err)
 	mayBeElsewhere := passing[code] || code == "" && !isNotConfirmed(err)
-	if err == nil || !passes(err) || !mayBeElsewhere {
+	switch {
+	case code != "" && isUnsent(err):
+		s.close(true) // Only its greeting was refused.
+		return
+	case err == nil, !passes(err), !mayBeElsewhere:
 		return
 	}
 	s.close(true)
 	if ctx.Err() == nil {
 		// The idle connections may be of the same kind as the one that failed.
 		for conn := s.client.takeIdle(s.node.Name); conn != nil; conn = s.client.takeIdle(s.node.Name) {
-			conn.Close()
+			go conn.Close()
 		}
 		if s.node.LookUp != nil {
 			s.node.LookUp()
@@ -198,18 +217,11 @@ func (s *session) heed(ctx context.Context, err error) {
 	}
 }
 
-// close keeps the connection for other requests, unless it is broken.
+// close keeps the connection for other requests, unless it is broken. Nobody waits for its end: through SSH to a host that
+// is gone it takes long.
 func (s *session) close(isBroken bool) {
-	if s.conn == nil {
-		return
-	}
-	c := s.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if isBroken || c.isClosed.Load() || len(c.idle[s.node.Name]) >= mostIdle {
-		s.conn.Close()
-	} else {
-		c.idle[s.node.Name] = append(c.idle[s.node.Name], s.conn)
+	if conn := s.conn; conn != nil && (isBroken || !s.client.keepIdle(s.node.Name, conn)) {
+		go conn.Close()
 	}
 	s.conn = nil
 }

@@ -115,6 +115,48 @@ func TestConnectionsNeedNoDeadlines(t *testing.T) {
 	none(t, dsync.NewLock(client, "k").Do(background, func(context.Context) error { return nil }))
 }
 
+// slowToClose is a connection whose end takes as long as the test, as one through SSH to a host that is gone.
+type slowToClose struct {
+	net.Conn
+	ended <-chan struct{}
+}
+
+func (c slowToClose) Close() error {
+	<-c.ended
+	return c.Conn.Close()
+}
+
+func TestNobodyWaitsForTheEndOfAConnection(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60000)
+	ended := make(chan struct{})
+	dial := func(_ context.Context, network, address string) (net.Conn, error) {
+		conn, err := net.Dial(network, address)
+		return slowToClose{conn, ended}, err
+	}
+	theirs := redis.NewClient(&redis.Options{Addr: s.address, Dialer: dial})
+	client := closing(t, goredis.New(theirs), theirs)
+	defer close(ended)
+	tried := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
+		defer cancel()
+		_, _ = dsync.NewLock(client, "k").Acquire(ctx)
+		hold, err := dsync.NewLock(client, "free", dsync.Lease(time.Second)).TryAcquire(background)
+		if err == nil {
+			err = hold.Renew(background, 0)
+		}
+		tried <- err
+	}()
+	select {
+	case err := <-tried:
+		none(t, err)
+	case <-time.After(soon):
+		t.Error("a try waits for the end of another connection")
+	}
+}
+
 func TestTryIsShortWhateverTheProviderOfCredentialsDoes(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

@@ -60,7 +60,7 @@ const notFound = "its lease ran out, or it was revoked or removed"
 func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, words ...any) (counts bool, err error) {
 	session := &session{request: g.request}
 	defer session.close(false)
-	patience := &patience{session: session, retryFor: retryFor, deadline: now() + retryFor}
+	patience := &patience{session: session, retryFor: retryFor, deadline: now() + retryFor, isOfHold: true}
 	var confirm confirmation
 	if verb == finish {
 		confirm = g.request.confirm
@@ -72,7 +72,7 @@ func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, wor
 		replies, err := session.send(ctx, answerWithin, confirm, commands...)
 		reply, err := session.reply(ctx, replies, len(commands)-1, err)
 		counts := number(reply) > 0 || g.said == verb && !zeroIsLost
-		isKnown := g.doubted != verb || len(replies) == 2 && number(replies[0]) > 0
+		isKnown := g.said != verb || len(replies) == 2 && number(replies[0]) > 0
 		if !isKnown && (isNotConfirmed(err) || err == nil && confirm.isWanted() && counts) {
 			// A repetition writes nothing, so WAIT behind it tells nothing.
 			return false, session.named(&NotConfirmed{Wanted: max(1, confirm.replicas)})
@@ -80,9 +80,8 @@ func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, wor
 		if err == nil || tellsTheEnd(err) {
 			return counts, nil
 		}
-		g.said = verb
-		if codeOf(err) == "" {
-			g.doubted = verb
+		if codeOf(err) == "" && !isUnsent(err) {
+			g.said = verb // It may have been carried out.
 		}
 		for isNotConfirmed(err) && session.conn != nil {
 			if err := patience.wait(ctx, err); err != nil {

@@ -20,8 +20,8 @@ type grip struct {
 	// Ending is full while a command that ends the hold is on its way, and hasEnded is set when it was answered.
 	ending   chan struct{}
 	hasEnded bool
-	// Said is the verb of such a command that was not answered, doubted where it may have ended the hold all the same.
-	said, doubted string
+	// Said is the verb of such a command that was not answered, and may have ended the hold all the same.
+	said string
 }
 
 func newHold(r request, got answer, sent time.Duration) *Hold {
@@ -104,7 +104,7 @@ func (h *Hold) Release(ctx context.Context) error { return h.end(ctx, release) }
 // quietly returns the error of an end after which the lease does the rest: a server that is out of reach is no error of
 // the work.
 func (h *Hold) quietly(err error) error {
-	if err != nil && !errors.Is(err, ErrHoldLost) && passes(err) {
+	if err != nil && !errors.Is(err, ErrHoldLost) && isNoAnswer(err) {
 		logger().Warn("the hold was not ended, its lease will end it", "key", h.Key(), "error", err)
 		return nil
 	}

@@ -2,6 +2,7 @@ package dsync
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -113,7 +114,12 @@ func (l *lease) lose(why string, trouble error) {
 	l.watch.Stop()
 	l.renewal.Stop()
 	l.cancel(&lost)
-	go logger().Warn(lost.Error())
+	l.log(slog.LevelWarn, lost.Error())
+}
+
+// log does not call the program's handler here, because the mutex is held.
+func (l *lease) log(level slog.Level, text string, words ...any) {
+	go func() { logger().Log(context.Background(), level, text, words...) }()
 }
 
 // left returns for how long the hold is certain, and the error if it is lost.
@@ -185,13 +191,13 @@ func (l *lease) notFound(trouble error) {
 func (l *lease) notRenewed(trouble error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	level := logger().Info
-	if !passes(trouble) {
-		level, l.wanted = logger().Warn, l.terms // A length that the server refuses does not count.
+	level := slog.LevelInfo
+	if !isNoAnswer(trouble) {
+		level, l.wanted = slog.LevelWarn, l.terms // A length that the server refuses does not count.
 	}
 	if l.trouble == nil {
 		l.pause = firstPause
-		go level("the hold is not renewed, asking again", "key", l.loss.Key, "error", trouble)
+		l.log(level, "the hold is not renewed, asking again", "key", l.loss.Key, "error", trouble)
 	}
 	l.trouble = trouble
 	if l.isLive() {

@@ -89,7 +89,7 @@ func (r *Run[T]) Done(ctx context.Context, result T) error {
 	if err == nil {
 		words := append([]any{"RESULT", stored}, r.once.claim.keep...)
 		err = r.end(ctx, finish, words...)
-		if err == nil || passes(err) || errors.Is(err, ErrHoldLost) || errors.Is(err, errReleased) {
+		if err == nil || isNoAnswer(err) || errors.Is(err, ErrHoldLost) || errors.Is(err, errReleased) {
 			return err
 		}
 	}

@@ -19,6 +19,8 @@ const never = time.Duration(1 << 62)
 type patience struct {
 	session  *session
 	retryFor time.Duration
+	// IsOfHold is whether the request renews or ends a hold.
+	isOfHold bool
 	// Deadline is a moment of now(), or never.
 	deadline     time.Duration
 	failingSince time.Duration
@@ -34,7 +36,7 @@ func (p *patience) answered() { p.failingSince, p.pause, p.unconfirmed = 0, 0, n
 // time is over; that of a context that has ended instead. An earlier answer that was not confirmed says more than both.
 func (p *patience) wait(ctx context.Context, err error) error {
 	err = p.session.named(err)
-	if ctx.Err() == nil && !passes(err) {
+	if ctx.Err() == nil && !passes(err) && !(p.isOfHold && isUnsent(err)) {
 		return err
 	}
 	if isNotConfirmed(err) {

@@ -67,7 +67,10 @@ func TestWhichAnswersPass(t *testing.T) {
 			t.Error(code)
 		}
 	}
-	for _, err := range []error{io.EOF, os.ErrDeadlineExceeded, &NotConfirmed{}, errors.New("no sentinel answers")} {
+	for _, err := range []error{
+		io.EOF, os.ErrDeadlineExceeded, &NotConfirmed{}, errors.New("no sentinel answers"), Unsent(io.EOF),
+		ReplyError("ERR max number of clients reached"), Unsent(ReplyError("LOADING")),
+	} {
 		if !passes(err) {
 			t.Error(err)
 		}
@@ -76,9 +79,26 @@ func TestWhichAnswersPass(t *testing.T) {
 		ReplyError("UNBLOCKED released: RELEASE with the token of this request has withdrawn it"),
 		ReplyError("UNBLOCKED superseded: the same token asked again"),
 		ReplyError("NOPERM"), ReplyError("WRONGPASS"), ReplyError("WRONGTYPE"), ReplyError("ERR syntax"), Final(io.EOF),
+		Unsent(ReplyError("WRONGPASS")), ReplyError("ERR max number of keys"),
 	} {
 		if passes(final) {
 			t.Error(final)
+		}
+	}
+}
+
+func TestWhatIsRefusedBeforeItIsSentIsNoAnswerToAnEnd(t *testing.T) {
+	for _, err := range []error{
+		Unsent(ReplyError("WRONGPASS")), Unsent(ReplyError("NOPERM select")), Unsent(Final(io.EOF)), ReplyError("NOAUTH"),
+		ReplyError("WRONGPASS"), ReplyError("BUSY"), io.EOF,
+	} {
+		if !isNoAnswer(fmt.Errorf("at x: %w", err)) {
+			t.Error(err)
+		}
+	}
+	for _, err := range []error{ReplyError("NOPERM"), ReplyError("WRONGTYPE"), ReplyError("ERR too large"), Final(ErrClosed)} {
+		if isNoAnswer(err) {
+			t.Error(err)
 		}
 	}
 }

@@ -80,9 +80,19 @@ func passes(err error) bool {
 		var untrusted *tls.CertificateVerificationError
 		return !errors.As(err, &final) && !errors.As(err, &untrusted)
 	}
-	isOver := func(beginning string) bool { return strings.HasPrefix(string(reply), beginning) }
+	begins := func(beginning string) bool { return strings.HasPrefix(string(reply), beginning) }
 	_, passes := passing[codeOf(reply)]
-	return passes && !slices.ContainsFunc(over, isOver)
+	return begins("ERR max number of clients") || passes && !slices.ContainsFunc(over, begins)
+}
+
+// isNoAnswer returns whether what renews or ends a hold is asked again after this error: it passes, or the server has
+// refused the connection before it looked at the command. A password may be half-way through its rotation.
+func isNoAnswer(err error) bool { return passes(err) || isUnsent(err) }
+
+func isUnsent(err error) bool {
+	var unsent *unsentError
+	code := codeOf(err)
+	return errors.As(err, &unsent) || code == "WRONGPASS" || code == "NOAUTH"
 }
 
 // tellsTheEnd returns whether this answer to RENEW, RELEASE, DONE or FAIL says that the hold is over: the key has a
@@ -93,6 +103,15 @@ func tellsTheEnd(err error) bool { return codeOf(err) == "WRONGTYPE" }
 type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
+
+// unsentError is an error before a command was sent.
+type unsentError struct{ error }
+
+func (e *unsentError) Unwrap() error { return e.error }
+
+// Unsent marks an error of [Conn.Do] that came before the commands were sent: the greeting was refused, for instance. It is
+// no answer to them.
+func Unsent(err error) error { return &unsentError{err} }
 
 // Final marks an error of [Find], [Node.Connect] or [Conn.Do] as one that no repetition mends. A certificate that is not
 // trusted is one, and a [ReplyError] says itself whether it passes.

@@ -63,15 +63,28 @@ func connect(ctx context.Context, options redis.Options, isAsked bool) (dsync.Co
 	options.MaxRetries, options.DialerRetries, options.Limiter, options.MaintNotificationsConfig = -1, 1, nil, nil
 	// Commands and replies are short, and those of the library are 32 KiB.
 	options.ReadBufferSize, options.WriteBufferSize = 4096, 4096
-	return &conn{redis.NewClient(&options), dialled, isAsked}, nil
+	opened := &conn{dialled: dialled, isAsked: isAsked}
+	theirs := options.OnConnect
+	options.OnConnect = func(ctx context.Context, greeted *redis.Conn) error {
+		if theirs != nil {
+			if err := theirs(ctx, greeted); err != nil {
+				return err
+			}
+		}
+		opened.isGreeted = true
+		return nil
+	}
+	opened.client = redis.NewClient(&options)
+	return opened, nil
 }
 
 // conn is one connection, with a client that it has for itself. The first command greets the server.
 type conn struct {
 	client  *redis.Client
 	dialled net.Conn
-	// IsAsked is whether the node answers for keys of a slot that it does not have yet.
-	isAsked bool
+	// IsAsked is whether the node answers for keys of a slot that it does not have yet. IsGreeted is set when the server
+	// has taken what comes before the first command.
+	isAsked, isGreeted bool
 }
 
 func (c *conn) Do(commands ...[]any) ([]any, error) {
@@ -85,6 +98,9 @@ func (c *conn) Do(commands ...[]any) ([]any, error) {
 		asked[i] = pipeline.Do(ctx, command...)
 	}
 	_, failed := pipeline.Exec(ctx)
+	if !c.isGreeted {
+		return nil, dsync.Unsent(reasonOf(failed))
+	}
 	replies := make([]any, 0, len(asked))
 	for _, command := range asked {
 		reply, err := command.Result()
