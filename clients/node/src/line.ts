@@ -9,7 +9,7 @@
 // before on the connection, so what is not confirmed yet takes part in the next one, until its time is over.
 
 import { DsyncError, NotConfirmed, reasonOf } from './errors.js';
-import type { Connection, Library, Words } from './libraries/library.js';
+import { type Address, asking, type Connection, type Library, type Words } from './libraries/library.js';
 import { outcomeOf, type Reply } from './replies.js';
 import { isAnswer, noteOpening, Unanswered } from './retry.js';
 
@@ -257,8 +257,8 @@ function attachedOf(role: Reply): number {
 export class OwnConnection {
     #opening: Promise<Line> | undefined;
 
-    /** `keepsAlive` says whether it keeps the process alive. */
-    constructor(private readonly library: Library, private readonly keepsAlive = true) {}
+    /** `keepsAlive` says whether it keeps the process alive. `at` is the node that ASK has named, if any. */
+    constructor(private readonly library: Library, private readonly keepsAlive = true, private readonly at?: Address) {}
 
     /** Resolves to the line, which is opened if there is none, or if the last one has broken. */
     opened(key: string): Promise<Line> {
@@ -270,14 +270,14 @@ export class OwnConnection {
                 if (!this.keepsAlive) {
                     connection.unref();
                 }
-                return new Line(connection);
+                return new Line(this.at === undefined ? connection : asking(connection));
             };
             const refused = (error: unknown) => {
                 forget();
                 noteOpening(error);
                 throw error;
             };
-            const opening = this.library.open(key, forget).then(opened, refused);
+            const opening = this.library.open(key, forget, this.at).then(opened, refused);
             opening.catch(() => {});
             this.#opening = opening;
         }

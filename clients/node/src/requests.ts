@@ -8,10 +8,10 @@
 // asked anew when it is opened. The client is left as it is, because its owner may have commands on the way.
 
 import { NotConfirmed } from './errors.js';
-import type { Library, Words } from './libraries/library.js';
-import { type Confirmation, OwnConnection } from './line.js';
+import type { Address, Library, Words } from './libraries/library.js';
+import { type Confirmation, type Line, OwnConnection } from './line.js';
 import type { Reply } from './replies.js';
-import { ANSWER_MS, isAnswer, isElsewhere, isRefusedUser, isRefusingAll, RETRY_FOR_MS, untilAnswered } from './retry.js';
+import { ANSWER_MS, askedOf, isAnswer, isElsewhere, isRefusedUser, isRefusingAll, RETRY_FOR_MS, untilAnswered } from './retry.js';
 import { bounded } from './timing.js';
 
 /** A connection beside the client is kept so long for the next request. */
@@ -68,8 +68,7 @@ export class Requests {
         }
         // WAIT must not keep the renewals of other holds waiting.
         const server = `${needs ? 'confirmed' : 'plain'} ${this.library.addressOf(key)}`;
-        const own = this.#beside.get(server) ?? new OwnConnection(this.library, false);
-        this.#beside.set(server, own);
+        let own = this.#ownFor(server);
         clearTimeout(this.#idle);
         this.#idle = setTimeout(() => this.close(), IDLE_MS).unref();
         const again = () => {
@@ -77,8 +76,7 @@ export class Requests {
             this.#lookUpPrimaryOf(key, words);
         };
         // While none can be opened, what need not be confirmed goes over the caller's client, unless the server would not
-        // answer that either; and where the key has moved ahead of its slot, which that client follows.
-        const opened = own.opened(key);
+        // answer that either.
         const overClient = (error: unknown) => {
             if (isRefusingAll(error)) {
                 throw error;
@@ -86,15 +84,17 @@ export class Requests {
             onClient(error);
             return this.library.send(key, words);
         };
-        const moved = (error: unknown) => {
-            if (isAnswer(error, 'ASK')) {
-                return overClient(error);
+        // The key has moved ahead of its slot.
+        const moved = async (error: unknown): Promise<Reply> => {
+            const at = this.library.isCluster ? askedOf(error) : undefined;
+            if (at === undefined) {
+                throw error;
             }
-            throw error;
+            own = this.#ownFor(`${server}, ${at.host}:${at.port} by ASK`, at);
+            return own.opened(key).then((line) => line.send(words, needs), needs ? undefined : overClient);
         };
-        const reply = needs
-            ? opened.then((line) => line.send(words, needs))
-            : opened.then((line) => line.send(words).catch(moved), overClient);
+        const sent = (line: Line) => line.send(words, needs).catch(moved);
+        const reply = own.opened(key).then(sent, needs ? undefined : overClient);
         reply.catch((error: unknown) => {
             const isUnheard = error instanceof NotConfirmed && error.cause !== undefined;
             if (isUnheard || !(error instanceof NotConfirmed || isAnswer(error)) || isElsewhere(error)) {
@@ -102,6 +102,12 @@ export class Requests {
             }
         });
         return watched(reply, ANSWER_MS + (needs?.withinMs ?? 0), again);
+    }
+
+    #ownFor(server: string, at?: Address): OwnConnection {
+        const own = this.#beside.get(server) ?? new OwnConnection(this.library, false, at);
+        this.#beside.set(server, own);
+        return own;
     }
 
     /** Closes the connections beside the client. Requests open them again. */

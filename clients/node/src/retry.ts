@@ -94,6 +94,12 @@ export function isElsewhere(thrown: unknown): boolean {
     return isAnswer(thrown) && ELSEWHERE.test(thrown.message);
 }
 
+/** The node that ASK names, if it names its host. */
+export function askedOf(thrown: unknown): { host: string; port: number } | undefined {
+    const [, host, port] = (isAnswer(thrown) && /^ASK \d+ ([^?].*):(\d+)$/.exec(thrown.message)) || [];
+    return host === undefined ? undefined : { host, port: Number(port) };
+}
+
 function isOfConnection(library: Library, error: AnyError): boolean {
     return (
         error instanceof Unanswered ||

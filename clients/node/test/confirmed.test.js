@@ -155,3 +155,37 @@ test('nonsense is refused before anything is sent', async () => {
         await assert.rejects(dsync.lock(client, 'k', options), { name: error, message });
     }
 });
+
+// A confirmed hold was lost while the slot of its key was half-way to another node.
+test('confirmed renewals and ends go to the node that ASK names, behind ASKING', async () => {
+    const asked = [];
+    const answers = { ASKING: 'OK', WAIT: 1 };
+    const connection = (address) => ({
+        ...standIn(() => 1),
+        status: 'ready',
+        options: { host: '127.0.0.1', port: 7001 },
+        duplicate: ({ host, port }) => connection(host === undefined ? address : `${host}:${port}`),
+        call: async (...words) => {
+            if (words[0] === 'DONCE.BEGIN') {
+                return ['RUN', words[words.indexOf('TOKEN') + 1], 7, 1];
+            }
+            if (address === 'here' && words[0].startsWith('DONCE')) {
+                throw new ReplyError('ASK 1234 127.0.0.1:7002');
+            }
+            asked.push(address === 'here' ? 'here' : `${address} ${words[0]}`);
+            return answers[words[0]] ?? 1;
+        },
+    });
+    const node = connection('here');
+    const slots = Array.from({ length: 16_384 }, () => ['127.0.0.1:7001']);
+    const client = { ...node, isCluster: true, slots, nodes: () => [node], refreshSlotsCache: (callback) => callback() };
+    const outcome = await dsync.once.begin(client, 'k', { replicas: 1, leaseMs: 900 });
+    await eventually(() => asked.filter((line) => line.endsWith('RENEW')).length > 3, 'it is renewed');
+    assert.equal(outcome.run.isHeld, true);
+    assert.equal(await outcome.run.done('r'), true);
+    const there = asked.filter((line) => line !== 'here').map((line) => line.replace('127.0.0.1:7002 ', ''));
+    assert.deepEqual(there.slice(0, 2), ['ASKING', 'DONCE.RENEW']);
+    const end = there.indexOf('DONCE.DONE');
+    assert.equal(there[end - 1], 'ASKING');
+    dsync.closeSubscription(client);
+});

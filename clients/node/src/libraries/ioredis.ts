@@ -4,7 +4,7 @@ import slotOf from 'cluster-key-slot';
 
 import type { Reply } from '../replies.js';
 import { isAnswer, PrimaryUnknown } from '../retry.js';
-import { connected, type Connection, type Library, type Words } from './library.js';
+import { type Address, connected, type Connection, type Library, type Words } from './library.js';
 
 /** What is used of a client, or of a connection, of ioredis. */
 export interface Redis {
@@ -89,14 +89,14 @@ export class Ioredis implements Library {
         return new Promise((resolve) => this.client.refreshSlotsCache(resolve));
     }
 
-    async open(key: string, onEnd: () => void): Promise<Connection> {
+    async open(key: string, onEnd: () => void, at?: Address): Promise<Connection> {
         const primary = this.isCluster ? this.#primaryOf(key) : this.client;
         if (primary === undefined) {
             throw new PrimaryUnknown(key);
         }
         // The caller may have changed the database with SELECT.
         const db = primary.condition?.select ?? primary.options?.db;
-        const connection = primary.duplicate({ ...NO_RECONNECT, db });
+        const connection = primary.duplicate({ ...NO_RECONNECT, db, ...at });
         // It tells a greeting that was refused by its event only.
         let refusal: unknown;
         connection.on('error', (error) => (refusal ??= isAnswer(error) ? error : undefined));

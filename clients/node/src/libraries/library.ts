@@ -20,6 +20,12 @@ export interface NodeRedisClient {
     duplicate?(...args: never[]): unknown;
 }
 
+/** Where a node of a cluster is. */
+export interface Address {
+    host: string;
+    port: number;
+}
+
 /** A command and its arguments. */
 export type Words = [name: string, ...args: string[]];
 
@@ -35,10 +41,10 @@ export interface Library {
     /** Has the client of a cluster learn again who has which slots. */
     lookUpPrimaryOf(key: string): Promise<unknown>;
     /**
-     * Opens a connection of its own to the server that has the key; Sentinels are asked anew who that is. `onEnd` is called
-     * once, when it breaks.
+     * Opens a connection of its own to the server that has the key; Sentinels are asked anew who that is. Or to the node of
+     * its cluster that is at the address. `onEnd` is called once, when it breaks.
      */
-    open(key: string, onEnd: () => void): Promise<Connection>;
+    open(key: string, onEnd: () => void, at?: Address): Promise<Connection>;
     /** Names the server that has the key: requests to the same server share a connection. */
     addressOf(key: string): string | undefined;
     /** Names the server that has the key, for people. */
@@ -55,6 +61,16 @@ export interface Connection {
     ref(): void;
     unref(): void;
     close(): void;
+}
+
+/** Returns the connection of a node that ASK has named, which answers for keys of a slot that it does not have yet. */
+export function asking(connection: Connection): Connection {
+    const send = (commands: readonly Words[]) => {
+        const replies = connection.send(commands.flatMap((words) => [['ASKING'] as Words, words]));
+        replies.forEach((reply) => void reply.catch(() => {}));
+        return replies.filter((_, at) => at % 2 === 1);
+    };
+    return { ...connection, send };
 }
 
 /** Resolves when the connection is there. Closes it when it is not in time. */

@@ -5,7 +5,7 @@ import slotOf from 'cluster-key-slot';
 import type { Reply } from '../replies.js';
 import { ANSWER_MS, PrimaryUnknown, Unanswered } from '../retry.js';
 import { bounded } from '../timing.js';
-import { connected, type Connection, type Library, type Words } from './library.js';
+import { type Address, connected, type Connection, type Library, type Words } from './library.js';
 
 /** What is used of a client of one server, or of a connection. */
 export interface Plain {
@@ -128,8 +128,8 @@ export class NodeRedis implements Library {
         }
     }
 
-    async open(key: string, onEnd: () => void): Promise<Connection> {
-        const connection = await this.#duplicateOf(key);
+    async open(key: string, onEnd: () => void, at?: Address): Promise<Connection> {
+        const connection = await this.#duplicateOf(key, at);
         connection.once('end', onEnd);
         // It does not reconnect, so it is gone after an error, without 'end'.
         connection.on('error', onEnd);
@@ -162,8 +162,8 @@ export class NodeRedis implements Library {
         return path ?? `${host}:${port}`;
     }
 
-    /** Returns a client like that of the primary of the key, which does not reconnect. */
-    async #duplicateOf(key: string): Promise<Plain> {
+    /** Returns a client like that of the primary of the key, which does not reconnect; for the address, if one is given. */
+    async #duplicateOf(key: string, at?: Address): Promise<Plain> {
         const primary = await this.#primaryOf(key);
         const { socket, commandOptions, database } = primary.options ?? {};
         return primary.duplicate({
@@ -172,7 +172,7 @@ export class NodeRedis implements Library {
             database: primary === this.#plain ? await this.#databaseNow(key) : database,
             // duplicate() replaces these as a whole, and the address is among those of the socket.
             // A connection that waits is silent for long, so no timeout may end it.
-            socket: { ...socket, reconnectStrategy: false, socketTimeout: undefined },
+            socket: { ...socket, ...at, reconnectStrategy: false, socketTimeout: undefined },
             commandOptions: { ...commandOptions, timeout: undefined },
         });
     }
