@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -226,15 +225,16 @@ func (s *session) close(isBroken bool) {
 	s.conn = nil
 }
 
-// named returns an error with the key and the address. It does not show the token: servers repeat the arguments of
-// commands that they do not know.
+// named returns an error with the key and the address, and without the token.
 func (s *session) named(err error) error {
 	if err == nil {
 		return nil
 	}
 	var refusal ReplyError
-	if errors.As(err, &refusal) && s.token != "" && strings.Contains(string(refusal), s.token) {
-		err = ReplyError(strings.ReplaceAll(string(refusal), s.token, "<token>"))
+	if errors.As(err, &refusal) {
+		if worded := refusal.worded(s.token); worded != refusal {
+			err = worded
+		}
 	}
 	return fmt.Errorf("%s: %s: %w", quoted(s.key), s.node.Name, err)
 }

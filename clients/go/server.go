@@ -61,6 +61,24 @@ func (e ReplyError) asked() string {
 	return ""
 }
 
+var unknown = regexp.MustCompile(`^ERR unknown command .?(D[A-Z]+\.[A-Z]+)`)
+
+// worded returns the refusal as people can use it. Servers repeat the beginning of the arguments of a command that they do
+// not know: so that may show a part of the token.
+func (e ReplyError) worded(token string) ReplyError {
+	text := string(e)
+	if words := unknown.FindStringSubmatch(text); words != nil {
+		text = "ERR this server has not loaded the dsync module, or an old version of it: it does not know " + words[1]
+	}
+	if token != "" {
+		text = strings.ReplaceAll(text, token, "<token>")
+	}
+	if strings.HasPrefix(text, "NOLIMIT ") {
+		text += ": give Limit"
+	}
+	return ReplyError(text)
+}
+
 // The replies of a server that cannot serve now: another attempt, perhaps at another server, can succeed. True are
 // those that speak of a role or a slot.
 var passing = map[string]bool{

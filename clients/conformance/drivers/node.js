@@ -45,7 +45,7 @@ function optionsOf(order, names) {
 }
 
 const HOLD = {
-    ...{ leaseMs: 'lease', waitMs: 'wait', maxHoldMs: 'max_hold' },
+    ...{ leaseMs: 'lease', waitMs: 'wait', maxHoldMs: 'max_hold', owner: 'owner' },
     ...{ replicas: 'replicas', withinMs: 'within', disk: 'disk' },
 };
 const LOCK = { ...HOLD, minHoldMs: 'min_hold' };
@@ -90,6 +90,23 @@ function aborts(signal, ms) {
     });
 }
 
+async function workOnce({ key, value, attempts, failures = 0, until_done: untilDone }) {
+    let runs = 0;
+    const work = () => {
+        runs += 1;
+        if (runs <= failures) {
+            throw new Error('no disk');
+        }
+        return value;
+    };
+    try {
+        const options = { maxAttempts: attempts, untilDone: untilDone ?? undefined };
+        return { is: 'value', value: await dsync.once(client, key, work, options), runs };
+    } catch (error) {
+        return { is: 'failed', text: `${error.name}: ${error.message}`, runs };
+    }
+}
+
 async function obey(order) {
     switch (order.do) {
         case 'connect':
@@ -119,6 +136,10 @@ async function obey(order) {
             return { is: 'failed' };
         case 'locked':
             return { is: (await dsync[order.family].locked(client, order.key)) ? 'locked' : 'free' };
+        case 'holders':
+            return { is: 'holders', fences: (await dsync.lock.holders(client, order.key)).map(({ fence }) => fence) };
+        case 'once':
+            return workOnce(order);
         case 'forget':
             if (order.keep === 'signal' || order.keep === 'callback') {
                 return { is: 'cannot', why: 'who has the signal, or listens to it, has the hold' };

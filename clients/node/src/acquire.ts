@@ -11,7 +11,7 @@ import type { Client } from './libraries/library.js';
 import { OwnConnection } from './line.js';
 import { type HoldOptions, ms } from './options.js';
 import { type Done, fieldsOf, type Granted, holdersOf, type Outcome, outcomeOf, type Reply } from './replies.js';
-import { ANSWER_MS, Backoff, isAnswer, isRetryable, RETRY_FOR_MS, Unanswered, untilAnswered } from './retry.js';
+import { ANSWER_MS, Backoff, isAnswer, isRetryable, named, RETRY_FOR_MS, Unanswered, untilAnswered } from './retry.js';
 import { bounded, pause, takeSignal } from './timing.js';
 import type { Listener } from './turns.js';
 
@@ -201,7 +201,7 @@ class Asking {
                 this.#isRepeated = true;
                 this.#signal?.throwIfAborted();
                 if (library.isClosed || !isRetryable(library, error)) {
-                    throw error;
+                    throw named(library, key, error);
                 }
                 if (isTry || this.#leftMs <= 0) {
                     // The time was over before the answer was overdue, and the one before said that others hold.
@@ -315,7 +315,7 @@ class Asking {
             // A request of this token that was overdue has arrived late, and has taken over the place.
             const isBySelf = this.#isRepeated && isAnswer(error, 'UNBLOCKED');
             if (!isBySelf && !isRetryable(library, error)) {
-                throw error;
+                throw named(library, key, error);
             }
             if (!(error instanceof Unanswered)) {
                 await this.#pauseUnheard();

@@ -13,7 +13,7 @@ import { Lease, Moment, type Term } from './lease.js';
 import type { Loss } from './loss.js';
 import { wholeMs } from './options.js';
 import type { Reply } from './replies.js';
-import { ANSWER_MS, isAnswer, isRetryable, Unanswered } from './retry.js';
+import { ANSWER_MS, isAnswer, isRetryable, named, Unanswered } from './retry.js';
 import { bounded, LONGEST_TIMER_MS } from './timing.js';
 
 const SHORTEST_PAUSE_MS = 50;
@@ -198,7 +198,7 @@ export class Renewal {
             if (isAnswer(error) && !isRetryable(this.claim.library, error, true)) {
                 this.#leaseMs = this.#grantedMs;
             }
-            throw error;
+            throw named(this.claim.library, this.claim.key, error);
         };
         const isHeld = await bounded(this.claim.renew(leaseMs).then(heard, refused), answerMs);
         if (isHeld === undefined) {

@@ -79,6 +79,25 @@ export function isAnswer(thrown: unknown, code?: string): thrown is Error {
     return isAnswered && (code === undefined || (thrown as Error).message.split(' ', 1)[0] === code);
 }
 
+/** The errors of a server that have the key and the address. */
+const withKey = new WeakSet();
+
+/** Returns the error; one of the server with the key and the address. */
+export function named(library: Library, key: string, error: unknown): unknown {
+    if (isAnswer(error) && !withKey.has(error)) {
+        withKey.add(error);
+        const hint = error.message.startsWith('NOLIMIT ') ? ': give `limit`' : '';
+        reword(error, `${error.message}${hint} ('${shown(key)}' at ${library.serverOf(key)})`);
+    }
+    return error;
+}
+
+export function reword(error: Error, message: string): void {
+    // Its stack begins with its message.
+    error.stack = (error.stack ?? '').replace(error.message, () => message);
+    error.message = message;
+}
+
 /** Whether the server serves nobody now, whichever the connection is. */
 export function isRefusingAll(thrown: unknown): boolean {
     return isAnswer(thrown) && /^(LOADING|BUSY|MASTERDOWN)(?![\w-])/.test(thrown.message);
@@ -186,7 +205,7 @@ export async function untilAnswered(
             // A refusal has carried out nothing.
             isFirst &&= isAnswer(error) || ofOpening.has(error as object);
             if (library.isClosed || !isRetryable(library, error, isOfHold)) {
-                throw error;
+                throw named(library, key, error);
             }
             cause = error;
         }

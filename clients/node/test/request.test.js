@@ -241,6 +241,24 @@ test('error of the server does not show the token', async () => {
     assert.ok(/NOPERM/.test(shown) && !shown.includes(tokenOf(client.commands[0])), shown);
 });
 
+test('error of a server without the module says so, names key and address, and shows no token', async () => {
+    for (const { client: clientOf, answered } of KINDS) {
+        const unknown = ([name, ...args]) =>
+            answered(`ERR unknown command '${name}', with args beginning with: ${args.join(' ').slice(0, 30)}`);
+        const client = clientOf((...words) => unknown(words));
+        client.options = { host: 'db', port: 7, socket: { host: 'db', port: 7 } };
+        const missing = 'this server has not loaded the dsync module, or an old version of it: it does not know';
+        const message = `ERR ${missing} DLOCK.ACQUIRE ('the:key' at db:7)`;
+        const error = await dsync.lock(client, 'the:key').catch((thrown) => thrown);
+        assert.equal(error.message, message);
+        assert.ok(!inspect(error, { depth: 9 }).includes(tokenOf(client.commands[0]).slice(0, 6)), inspect(error));
+        const other = clientOf((...words) => answered(`NOLIMIT said of ${tokenOf(words)}`));
+        other.options = client.options;
+        const refused = dsync.semaphore(other, 's');
+        await assert.rejects(refused, { message: "NOLIMIT said of <token>: give `limit` ('s' at db:7)" });
+    }
+});
+
 test('error that lasts is the cause when the wait runs out', async () => {
     const client = standIn(() => new ReplyError('READONLY'));
     await assert.rejects(dsync.lock(client, 'k', { waitMs: 100 }), (error) => {

@@ -17,31 +17,35 @@ import (
 
 // order is one order; what is not said stays nil.
 type order struct {
-	ID        int    `json:"id"`
-	Do        string `json:"do"`
-	Mode      string `json:"mode"`
-	Ports     []int  `json:"ports"`
-	User      string `json:"user"`
-	Password  string `json:"password"`
-	As        string `json:"as"`
-	Family    string `json:"family"`
-	Key       string `json:"key"`
-	Lease     *ms    `json:"lease"`
-	Wait      *ms    `json:"wait"`
-	Limit     *int   `json:"limit"`
-	Lane      string `json:"lane"`
-	LaneLimit *int   `json:"lane_limit"`
-	MinHold   *ms    `json:"min_hold"`
-	Index     bool   `json:"index"`
-	Attempts  *int   `json:"attempts"`
-	MaxHold   *ms    `json:"max_hold"`
-	Replicas  any    `json:"replicas"`
-	Within    *ms    `json:"within"`
-	Disk      bool   `json:"disk"`
-	MS        ms     `json:"ms"`
-	Result    string `json:"result"`
-	Reason    string `json:"reason"`
-	Keep      string `json:"keep"`
+	ID        int     `json:"id"`
+	Do        string  `json:"do"`
+	Mode      string  `json:"mode"`
+	Ports     []int   `json:"ports"`
+	User      string  `json:"user"`
+	Password  string  `json:"password"`
+	As        string  `json:"as"`
+	Family    string  `json:"family"`
+	Key       string  `json:"key"`
+	Lease     *ms     `json:"lease"`
+	Wait      *ms     `json:"wait"`
+	Limit     *int    `json:"limit"`
+	Lane      string  `json:"lane"`
+	LaneLimit *int    `json:"lane_limit"`
+	MinHold   *ms     `json:"min_hold"`
+	Index     bool    `json:"index"`
+	Attempts  *int    `json:"attempts"`
+	MaxHold   *ms     `json:"max_hold"`
+	Replicas  any     `json:"replicas"`
+	Within    *ms     `json:"within"`
+	Disk      bool    `json:"disk"`
+	MS        ms      `json:"ms"`
+	Result    string  `json:"result"`
+	Reason    string  `json:"reason"`
+	Keep      string  `json:"keep"`
+	Owner     *string `json:"owner"`
+	Value     any     `json:"value"`
+	Failures  int     `json:"failures"`
+	UntilDone bool    `json:"until_done"`
 }
 
 type ms float64
@@ -132,6 +136,15 @@ func (d *driver) obey(order order) (answer, error) {
 		return answer{"is": "cancelled"}, nil
 	case "locked":
 		return d.locked(ctx, order)
+	case "holders":
+		fences := []int64{}
+		holders, err := dsync.NewLock(d.client, order.Key).Holders(ctx)
+		for _, holder := range holders {
+			fences = append(fences, holder.Fence)
+		}
+		return answer{"is": "holders", "fences": fences}, err
+	case "once":
+		return d.workOnce(ctx, order)
 	}
 	d.mu.Lock()
 	named, isKnown := d.held[order.As]
@@ -235,6 +248,20 @@ func (d *driver) acquire(order order) (answer, error) {
 		said["index"] = named.hold.Index()
 	}
 	return said, nil
+}
+
+func (d *driver) workOnce(ctx context.Context, order order) (answer, error) {
+	runs := 0
+	value, err := dsync.NewOnce[any](d.client, order.Key, order.forOnce()...).Do(ctx, func(context.Context) (any, error) {
+		if runs++; runs <= order.Failures {
+			return nil, errors.New("no disk")
+		}
+		return order.Value, nil
+	})
+	if err != nil {
+		return answer{"is": "failed", "text": err.Error(), "runs": runs}, nil
+	}
+	return answer{"is": "value", "value": value, "runs": runs}, nil
 }
 
 func (d *driver) locked(ctx context.Context, order order) (answer, error) {

@@ -28,6 +28,9 @@ func (o order) common() []dsync.Option {
 	case string:
 		options = append(options, dsync.AllReplicas())
 	}
+	if o.Owner != nil {
+		options = append(options, dsync.Owner(*o.Owner))
+	}
 	if o.Disk {
 		options = append(options, dsync.Disk())
 	}

@@ -4,7 +4,7 @@ import slotOf from 'cluster-key-slot';
 
 import type { Reply } from '../replies.js';
 import { isAnswer, PrimaryUnknown } from '../retry.js';
-import { type Address, connected, type Connection, type Library, type Words } from './library.js';
+import { type Address, connected, type Connection, type Library, masked, type Words } from './library.js';
 
 /** What is used of a client, or of a connection, of ioredis. */
 export interface Redis {
@@ -72,16 +72,16 @@ export class Ioredis implements Library {
     async send(key: string, words: Words): Promise<Reply> {
         const primary = this.isCluster ? this.#primaryOf(key) : undefined;
         if (primary === undefined) {
-            return withoutCommand(this.client.call(...words));
+            return masked(words, this.client.call(...words));
         }
         // The cluster client sends a command that it does not know to any node, and learns the right one from a redirection.
         try {
-            return await withoutCommand(primary.call(...words));
+            return await masked(words, primary.call(...words));
         } catch (error) {
             if (!/^(MOVED|ASK) /.test((error as Error).message)) {
                 throw error;
             }
-            return withoutCommand(this.client.call(...words));
+            return masked(words, this.client.call(...words));
         }
     }
 
@@ -112,7 +112,7 @@ export class Ioredis implements Library {
             unref: () => stream?.unref?.(),
             send: (commands) => {
                 stream?.cork?.();
-                const replies = commands.map((words) => withoutCommand(connection.call(...words)));
+                const replies = commands.map((words) => masked(words, connection.call(...words)));
                 stream?.uncork?.();
                 return replies;
             },
@@ -142,15 +142,5 @@ export class Ioredis implements Library {
         const address = this.addressOf(key);
         const isPrimary = ({ options }: Redis) => `${options?.host}:${options?.port}` === address;
         return this.client.nodes('master').find((node) => isPrimary(node) && node.status !== 'end');
-    }
-}
-
-/** The errors of ioredis have the command with them, and it has the token, which is not to be printed. */
-async function withoutCommand(reply: Promise<Reply>): Promise<Reply> {
-    try {
-        return await reply;
-    } catch (error) {
-        delete (error as { command?: unknown }).command;
-        throw error;
     }
 }

@@ -1,7 +1,7 @@
 // What this package needs of a client library, and of a connection that it opens with it.
 
 import type { Reply } from '../replies.js';
-import { ANSWER_MS, Unanswered } from '../retry.js';
+import { ANSWER_MS, isAnswer, reword, Unanswered } from '../retry.js';
 import { bounded } from '../timing.js';
 
 /** A client of ioredis (Redis, Cluster) or of node-redis (createClient, createCluster, createSentinel). Not a pool. */
@@ -71,6 +71,27 @@ export function asking(connection: Connection): Connection {
         return replies.filter((_, at) => at % 2 === 1);
     };
     return { ...connection, send };
+}
+
+const TOKEN = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/;
+
+/**
+ * Settles as the reply does, with an error that does not show the token: ioredis has the command with it, and servers repeat
+ * the beginning of the arguments of a command that they do not know.
+ */
+export async function masked(words: Words, reply: Promise<Reply>): Promise<Reply> {
+    try {
+        return await reply;
+    } catch (error) {
+        delete (error as { command?: unknown }).command;
+        if (isAnswer(error)) {
+            const isUnknown = /^ERR unknown command .?D[A-Z]+\./.test(error.message);
+            const missing = 'ERR this server has not loaded the dsync module, or an old version of it: it does not know';
+            const token = words.slice(2).find((word) => TOKEN.test(word));
+            reword(error, isUnknown ? `${missing} ${words[0]}` : error.message.split(token ?? '\0').join('<token>'));
+        }
+        throw error;
+    }
 }
 
 /** Resolves when the connection is there. Closes it when it is not in time. */

@@ -5,7 +5,7 @@ import slotOf from 'cluster-key-slot';
 import type { Reply } from '../replies.js';
 import { ANSWER_MS, PrimaryUnknown, Unanswered } from '../retry.js';
 import { bounded } from '../timing.js';
-import { type Address, connected, type Connection, type Library, type Words } from './library.js';
+import { type Address, connected, type Connection, type Library, masked, type Words } from './library.js';
 
 /** What is used of a client of one server, or of a connection. */
 export interface Plain {
@@ -90,12 +90,12 @@ export class NodeRedis implements Library {
 
     send(key: string, words: Words): Promise<Reply> {
         if (this.#cluster !== undefined) {
-            return this.#cluster.sendCommand(key, false, words);
+            return masked(words, this.#cluster.sendCommand(key, false, words));
         }
         if (this.#sentinel !== undefined) {
-            return this.#withPrimary(this.#sentinel, (plain) => plain.sendCommand(words));
+            return this.#withPrimary(this.#sentinel, (plain) => masked(words, plain.sendCommand(words)));
         }
-        const reply = this.#plain.sendCommand(words);
+        const reply = masked(words, this.#plain.sendCommand(words));
         if (!this.#isDatabaseAsked) {
             // In time: it must be known when the client does not answer.
             this.#isDatabaseAsked = true;
@@ -140,7 +140,7 @@ export class NodeRedis implements Library {
             ref: () => connection.ref?.(),
             unref: () => connection.unref?.(),
             // The library writes together what it is given in one turn.
-            send: (commands) => commands.map((words) => connection.sendCommand(words)),
+            send: (commands) => commands.map((words) => masked(words, connection.sendCommand(words))),
             subscribe: (channel, onMessage) =>
                 connection[isCluster ? 'sSubscribe' : 'subscribe'](channel, () => onMessage(channel)),
             unsubscribe: (channel) => connection[isCluster ? 'sUnsubscribe' : 'unsubscribe'](channel),
