@@ -50,13 +50,18 @@ func AllOf(ctx context.Context, claims ...Claim) (*Holds, error) {
 		}
 	}
 	// It refers to the holds, which so live for as long as their work.
-	all.context = context.WithValue(anyLost(all.holds), holdKey{}, all)
+	all.context = context.WithValue(anyLost(all.holds), holdsKey{}, all)
+	if len(all.holds) > 0 {
+		all.context = context.WithValue(all.context, holdKey{}, all.holds[0])
+	}
 	// The first ones can be lost while the last one is waited for.
 	if err := all.Err(); err != nil {
 		return giveUp(order, err)
 	}
 	return all, nil
 }
+
+type holdsKey struct{}
 
 // anyLost returns a context that is cancelled when the first of the holds is lost. It does not keep them alive.
 func anyLost(holds []*Hold) context.Context {

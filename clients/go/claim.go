@@ -51,10 +51,13 @@ func NewSemaphore(client *Client, key string, options ...SemaphoreOption) *Semap
 	return &Semaphore{newClaim(client, semaphores, key, options, SemaphoreOption.forSemaphore)}
 }
 
-// Available returns how many permits are free. It takes nothing.
+// Available returns how many permits are free; -1 if nobody uses the semaphore and no [Limit] is given. It takes nothing.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	info, err := s.info(ctx)
-	if info["state"] == nil {
+	switch {
+	case info["state"] == nil && s.limit == 0:
+		return -1, err
+	case info["state"] == nil:
 		return s.limit, err // Nobody uses it.
 	}
 	return int(number(info["available"])), err
@@ -97,14 +100,14 @@ func (c *claim) Locked(ctx context.Context) (bool, error) {
 	return number(info["holders"]) > 0, err
 }
 
-// Holders returns the first ten of those who hold the key. It takes nothing.
+// Holders returns who holds the key, 1,000 at most. It takes nothing.
 func (c *claim) Holders(ctx context.Context) ([]Holder, error) {
 	info, err := c.info(ctx)
 	return firstHolders(info), err
 }
 
 func (c *claim) info(ctx context.Context) (map[string]any, error) {
-	reply, err := c.repeat(ctx, c.family.command("INFO", c.key), answerWithin)
+	reply, err := c.repeat(ctx, c.family.command("INFO", c.key, "COUNT", 1000), answerWithin)
 	return readFields(reply), err
 }
 

@@ -241,6 +241,9 @@ func TestForgottenHoldEndsAndOneInAContextDoesNot(t *testing.T) {
 	kept := keep("kept")
 	both := must[*dsync.Holds](t)(dsync.AllOf(background, dsync.NewLock(client, "a"), dsync.NewLock(client, "b")))
 	merged := both.Context()
+	if hold := dsync.HoldOf(merged); hold != both.Holds()[0] {
+		t.Fatal(hold)
+	}
 	both = nil
 	eventually(t, "the end of a hold that nobody has", func() bool {
 		runtime.GC()

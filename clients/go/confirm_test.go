@@ -161,7 +161,7 @@ func TestWaitAloneIsRepeatedWhereDoneWasAnswered(t *testing.T) {
 	if err := run.Done(context.Background(), "r"); err != nil {
 		t.Fatal(err)
 	}
-	first := "DONCE.RENEW w secret PX 30000 | DONCE.DONE w secret RESULT r | WAIT 1 500"
+	first := "DONCE.RENEW w secret PX 30000 | DONCE.DONE w secret RESULT \"r\" | WAIT 1 500"
 	if asked := strings.Join(s.asked, "; "); asked != first+"; WAIT 1 500; WAIT 1 500" {
 		t.Fatal(asked)
 	}

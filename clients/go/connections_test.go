@@ -37,6 +37,10 @@ func TestWrongOptionsAreErrorsBeforeAnythingIsSent(t *testing.T) {
 		_, err := dsync.NewOnce[string](client, "k", options...).Begin(background)
 		return err
 	}
+	expect := func(jobs int) error {
+		_, err := dsync.NewGroup(client, "k").Expect(background, jobs)
+		return err
+	}
 	long := strings.Repeat("x", 129)
 	for name, err := range map[string]error{
 		"the key":      lock(""),
@@ -59,6 +63,13 @@ func TestWrongOptionsAreErrorsBeforeAnythingIsSent(t *testing.T) {
 		"Keep":         once(dsync.Keep(0)),
 		"Forever":      once(dsync.Keep(time.Hour), dsync.Forever()),
 		"Lease of all": semaphore(dsync.Lease(0)),
+
+		"Lease is 1ms to 30 days, not 30ns":     lock("k", dsync.Lease(30)),
+		"Lease is 1ms to 30 days, not 744h0m0s": lock("k", dsync.Lease(31*24*time.Hour)),
+		"MinHold is 1ms to 30 days":             lock("k", dsync.MinHold(31*24*time.Hour)),
+		"Keep is 1ms to 3650 days":              once(dsync.Keep(3651 * 24 * time.Hour)),
+		"RetryDelay is 0s to 30 days":           once(dsync.RetryDelay(31 * 24 * time.Hour)),
+		"jobs are 1 to 1000000, not 0":          expect(0),
 	} {
 		if err == nil || !strings.Contains(err.Error(), strings.Split(name, " of ")[0]) {
 			t.Errorf("%s: %v", name, err)

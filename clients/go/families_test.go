@@ -14,6 +14,9 @@ import (
 func TestSemaphoreHasPermitsLanesAndIndexes(t *testing.T) {
 	withEach(t, func(t *testing.T, s *server, client *dsync.Client) {
 		semaphore := dsync.NewSemaphore(client, "s", dsync.Limit(3), dsync.Lane("a"), dsync.LaneLimit(2), dsync.Index())
+		if free := must[int](t)(dsync.NewSemaphore(client, "unused").Available(background)); free != -1 {
+			t.Fatal("nobody knows how many are free", free)
+		}
 		if free := must[int](t)(semaphore.Available(background)); free != 3 {
 			t.Fatal(free)
 		}

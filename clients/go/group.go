@@ -1,6 +1,9 @@
 package dsync
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Group is a wait group of many machines: members are added and are done, and others wait for all of them.
 type Group struct{ claim claim }
@@ -13,6 +16,9 @@ func NewGroup(client *Client, key string, options ...GroupOption) *Group {
 
 // Expect declares how many jobs the round has, and returns how many of them are still owed. Do it before anybody waits.
 func (g *Group) Expect(ctx context.Context, jobs int) (owed int, err error) {
+	if jobs < 1 || jobs > mostCount {
+		return 0, fmt.Errorf("dsync: the jobs are 1 to %d, not %d", mostCount, jobs)
+	}
 	reply, err := g.claim.repeat(ctx, groups.command("EXPECT", g.claim.key, jobs), answerWithin)
 	return int(number(reply)), err
 }

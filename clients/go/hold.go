@@ -73,7 +73,8 @@ func (h *Hold) Context() context.Context { return context.WithValue(h.lease.cont
 
 type holdKey struct{}
 
-// HoldOf returns the hold that the context is of: that of [Hold.Context], or the innermost whose Do the caller is in.
+// HoldOf returns the hold that the context is of: that of [Hold.Context], the first of [Holds.Context], or the innermost whose
+// Do the caller is in.
 // Without one it is nil.
 func HoldOf(ctx context.Context) *Hold {
 	hold, _ := ctx.Value(holdKey{}).(*Hold)

@@ -10,8 +10,8 @@ import (
 // longestReason is how many bytes of a reason FAIL is given.
 const longestReason = 1000
 
-// Once is work that is done once for the whole fleet, whose result everybody gets. A result of type string or []byte is
-// stored as it is, any other as JSON.
+// Once is work that is done once for the whole fleet, whose result everybody gets. It is stored as JSON, which all languages
+// read; one of type []byte as it is.
 type Once[T any] struct{ claim claim }
 
 // NewOnce makes the work. Nothing is sent; a wrong option is the error of the first request.
@@ -107,11 +107,8 @@ func (r *Run[T]) Fail(ctx context.Context, reason error) error {
 }
 
 func encode[T any](result T) (string, error) {
-	switch result := any(&result).(type) {
-	case *string:
-		return *result, nil
-	case *[]byte:
-		return string(*result), nil
+	if bytes, isBytes := any(&result).(*[]byte); isBytes {
+		return string(*bytes), nil
 	}
 	stored, err := json.Marshal(result)
 	if err != nil {
@@ -120,17 +117,15 @@ func encode[T any](result T) (string, error) {
 	return string(stored), nil
 }
 
-// decode reads a result. Work that was done by others may have none: then it is the zero value.
+// decode reads a result. Work that was done by others may have none: then it is the zero value. What is no JSON is a text.
 func decode[T any](stored string) (result T, err error) {
-	switch result := any(&result).(type) {
-	case *string:
-		*result = stored
-	case *[]byte:
-		*result = []byte(stored)
-	default:
-		if stored != "" {
-			err = json.Unmarshal([]byte(stored), result)
-		}
+	if bytes, isBytes := any(&result).(*[]byte); isBytes {
+		*bytes = []byte(stored)
+	} else if stored != "" {
+		err = json.Unmarshal([]byte(stored), &result)
+	}
+	if text, isText := any(stored).(T); isText && err != nil {
+		return text, nil
 	}
 	if err != nil {
 		err = fmt.Errorf("dsync: the stored result is of another type: %w", err)

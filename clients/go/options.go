@@ -58,7 +58,7 @@ func Disk() Option { return func(s *settings) { s.confirm.isDisk = true } }
 // milliseconds, unless set.
 func Within(within time.Duration) Option {
 	return func(s *settings) {
-		s.check(within >= time.Millisecond, "Within", "1 ms or more", within)
+		s.duration("Within", within)
 		s.confirm.within = min(within, never)
 	}
 }
@@ -78,7 +78,7 @@ func MinHold(rest time.Duration) interface {
 	SemaphoreOption
 } {
 	return Option(func(s *settings) {
-		s.check(rest >= time.Millisecond, "MinHold", "1 ms or more", rest)
+		s.duration("MinHold", rest)
 		s.word("MINHOLD", millis(rest))
 	})
 }
@@ -105,7 +105,7 @@ func Permits(permits int) SemaphoreOption {
 // Lane names who the permits are for, at most 128 bytes: free ones go to the lane that has the fewest in use.
 func Lane(lane string) SemaphoreOption {
 	return Option(func(s *settings) {
-		s.check(lane != "" && len(lane) <= 128, "Lane", "1 to 128 bytes", len(lane))
+		s.check(lane != "" && len(lane) <= longestText, "Lane", "1 to 128 bytes", len(lane))
 		s.lane = lane
 		s.word("LANE", lane)
 	})
@@ -132,7 +132,7 @@ func MaxAttempts(attempts int) OnceOption {
 // RetryDelay sets for how long nobody begins again after a failure.
 func RetryDelay(delay time.Duration) OnceOption {
 	return Option(func(s *settings) {
-		s.check(delay >= 0, "RetryDelay", "0 or more", delay)
+		s.duration("RetryDelay", delay)
 		s.retryDelay = delay
 	})
 }
@@ -140,7 +140,7 @@ func RetryDelay(delay time.Duration) OnceOption {
 // Keep sets how long the result is kept: as the server says unless set, a day by default. Then the work may run again.
 func Keep(keep time.Duration) OnceOption {
 	return Option(func(s *settings) {
-		s.check(keep >= time.Millisecond, "Keep", "1 ms or more", keep)
+		s.duration("Keep", keep)
 		s.keep = append(s.keep, "PX", millis(keep))
 	})
 }
@@ -180,18 +180,36 @@ func (s *settings) check(isRight bool, option, bound string, value any) {
 	}
 }
 
+// bounds are the least and the most that durations may be.
+var bounds = map[string][2]time.Duration{
+	"Lease": {time.Millisecond, 30 * day}, "MinHold": {time.Millisecond, 30 * day},
+	"Keep": {time.Millisecond, 3650 * day}, "RetryDelay": {0, 30 * day},
+	"Within": {time.Millisecond, never}, "MaxHold": {time.Millisecond, never}, "Wait": {0, never}, "RetryFor": {0, never},
+}
+
+func (s *settings) duration(option string, value time.Duration) {
+	least, most := bounds[option][0], bounds[option][1]
+	text := fmt.Sprintf("%v to %d days", least, most/day)
+	if most == never {
+		text = fmt.Sprintf("%v or more", least)
+	}
+	s.check(value >= least && min(value, never) <= most, option, text, value)
+}
+
+const day, mostCount = 24 * time.Hour, 1_000_000
+
 // count checks a number, and gives it to the request.
 func (s *settings) count(option, word string, value int) {
-	s.check(value >= 1 && value <= 1_000_000, option, "1 to 1000000", value)
+	s.check(value >= 1 && value <= mostCount, option, "1 to 1000000", value)
 	s.word(word, value)
 }
 
 // complete sets what depends on several options, and checks them together.
 func (s *settings) complete() {
 	_, s.err = s.terms(s.lease)
-	s.check(s.wait >= 0, "Wait", "0 or more", s.wait)
-	s.check(s.retryFor >= 0, "RetryFor", "0 or more", s.retryFor)
-	s.check(s.maxHold >= time.Millisecond, "MaxHold", "1 ms or more", s.maxHold)
+	s.duration("Wait", s.wait)
+	s.duration("RetryFor", s.retryFor)
+	s.duration("MaxHold", s.maxHold)
 	s.check(s.confirm.replicas == 0 || !s.confirm.isAll, "AllReplicas", "given instead of Replicas", "besides it")
 	isWanted, isGiven := s.confirm.isWanted(), s.confirm.within != 0
 	s.check(isWanted || !isGiven, "Within", "given with Replicas, AllReplicas or Disk", s.confirm.within)
@@ -201,7 +219,7 @@ func (s *settings) complete() {
 	s.check(s.laneLimit == 0 || s.lane != "", "LaneLimit", "given with Lane", "alone")
 	s.check(!s.isIndexed || s.permits == 1, "Permits", "1 with Index", s.permits)
 	s.check(len(s.keep) <= 2 && (len(s.keep) < 2 || s.keep[0] == "PX"), "Forever", "given instead of Keep", "besides it")
-	s.check(len(s.owner) <= longestOwner, "Owner", "at most 128 bytes", len(s.owner))
+	s.check(len(s.owner) <= longestText, "Owner", "at most 128 bytes", len(s.owner))
 	if s.owner != "" {
 		s.word("OWNER", s.owner)
 	}
@@ -209,12 +227,12 @@ func (s *settings) complete() {
 
 // terms returns those of a lease of this length, in milliseconds as the server is told.
 func (s settings) terms(length time.Duration) (terms, error) {
+	s.duration("Lease", length)
 	length = length.Truncate(time.Millisecond)
 	margin := defaultMargin(length)
 	if s.margin != nil {
 		margin = *s.margin
 	}
-	s.check(length >= time.Millisecond, "Lease", "1 ms or more", length)
 	s.check(margin >= 0 && margin < length, "Margin", "0 or more, and less than the lease", margin)
 	return terms{length: length, asked: length, margin: margin}, s.err
 }

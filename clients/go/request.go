@@ -18,7 +18,8 @@ const (
 	longestBlock = 2 * time.Second
 )
 
-const longestOwner = 128
+// longestText is how many bytes an owner and a lane may have.
+const longestText = 128
 
 // family is what differs between the commands of the families.
 type family struct{ prefix, ask string }
@@ -75,7 +76,7 @@ var defaultOwner = sync.OnceValue(func() string {
 	}
 	host, _ := os.Hostname()
 	process := ":" + strconv.Itoa(os.Getpid())
-	return cut(name+"@"+host, longestOwner-len(process)) + process
+	return cut(name+"@"+host, longestText-len(process)) + process
 })
 
 // cut returns as much of the beginning as fits into so many bytes, and is whole characters.

@@ -130,7 +130,7 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 	if owner := cut(strings.Repeat("ü", 100), 5); owner != "üü" {
 		t.Error(owner)
 	}
-	if owner := defaultOwner(); !strings.HasSuffix(owner, fmt.Sprintf(":%d", os.Getpid())) || len(owner) > longestOwner {
+	if owner := defaultOwner(); !strings.HasSuffix(owner, fmt.Sprintf(":%d", os.Getpid())) || len(owner) > longestText {
 		t.Error(owner)
 	}
 }
@@ -282,7 +282,13 @@ func TestResultsAreStoredAsTheirTypeSays(t *testing.T) {
 	if result, err := decode[int](""); err != nil || result != 0 {
 		t.Error(result, err)
 	}
-	if result, _ := decode[string](`"quoted"`); result != `"quoted"` {
+	if result, err := decode[string]("ch_7"); err != nil || result != "ch_7" {
+		t.Error("a text that is no JSON", result, err)
+	}
+	if result, err := decode[any]("ch_7"); err != nil || result != "ch_7" {
+		t.Error(result, err)
+	}
+	if result, _ := decode[string](`"quoted"`); result != `quoted` {
 		t.Error(result)
 	}
 	// The type of the work says it, not that of one result.

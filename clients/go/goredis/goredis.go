@@ -65,14 +65,12 @@ func connect(ctx context.Context, options redis.Options, isAsked bool) (dsync.Co
 	options.ReadBufferSize, options.WriteBufferSize = 4096, 4096
 	opened := &conn{dialled: dialled, isAsked: isAsked}
 	theirs := options.OnConnect
-	options.OnConnect = func(ctx context.Context, greeted *redis.Conn) error {
+	options.OnConnect = func(ctx context.Context, greeted *redis.Conn) (err error) {
 		if theirs != nil {
-			if err := theirs(ctx, greeted); err != nil {
-				return err
-			}
+			err = theirs(ctx, greeted)
 		}
-		opened.isGreeted = true
-		return nil
+		opened.isGreeted = err == nil
+		return err
 	}
 	opened.client = redis.NewClient(&options)
 	return opened, nil

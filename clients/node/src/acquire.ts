@@ -9,7 +9,7 @@ import type { Hold } from './hold.js';
 import { Moment } from './lease.js';
 import type { Client } from './libraries/library.js';
 import { OwnConnection } from './line.js';
-import { type HoldOptions, ms } from './options.js';
+import { type HoldOptions, number } from './options.js';
 import { type Done, fieldsOf, type Granted, holdersOf, type Outcome, outcomeOf, type Reply } from './replies.js';
 import { ANSWER_MS, Backoff, isAnswer, isRetryable, named, RETRY_FOR_MS, Unanswered, untilAnswered } from './retry.js';
 import { bounded, pause, takeSignal } from './timing.js';
@@ -53,10 +53,10 @@ export async function acquire<H extends Hold>(
     tryUntil = performance.now() + TRY_MS,
 ): Promise<H | Done> {
     takeSignal(options.signal);
-    const waitMs = options.waitMs === undefined ? Infinity : ms('waitMs', options.waitMs);
+    const waitMs = options.waitMs === undefined ? Infinity : number('waitMs', options.waitMs);
     const isTry = waitMs === 0;
     const deadline = isTry ? tryUntil : performance.now() + waitMs;
-    const patience = { isTry, deadline, retryForMs: ms('retryForMs', options.retryForMs ?? RETRY_FOR_MS) };
+    const patience = { isTry, deadline, retryForMs: number('retryForMs', options.retryForMs ?? RETRY_FOR_MS) };
     for (;;) {
         const claim = new Claim(client, family, key, options, words);
         const asking = new Asking(claim, options, patience);

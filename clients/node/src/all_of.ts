@@ -6,7 +6,7 @@ import { Hold } from './hold.js';
 import type { Client } from './libraries/library.js';
 import { lockWords, semaphoreWords } from './lock.js';
 import { Loss } from './loss.js';
-import { type AllOfOptions, checkNames, type HoldOptions, type LockOptions, ms, type SemaphoreOptions } from './options.js';
+import { type AllOfOptions, checkNames, type HoldOptions, type LockOptions, number, type SemaphoreOptions } from './options.js';
 import { bounded } from './timing.js';
 
 /** A key of `allOf`: a text is a lock. */
@@ -98,7 +98,7 @@ export async function allOf(client: Client, keys: readonly Want[], given: AllOfO
         throw new TypeError('allOf needs at least one key');
     }
     const order = inGivenOrder ? wants : [...wants].sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
-    const deadline = options.waitMs === undefined ? undefined : performance.now() + ms('waitMs', options.waitMs);
+    const deadline = options.waitMs === undefined ? undefined : performance.now() + number('waitMs', options.waitMs);
     // Together too a try is short; so is each try that a wait becomes when it has run out.
     const tryUntil = deadline === undefined ? undefined : deadline + TRY_MS;
     const holds = new Map<string, Hold>();

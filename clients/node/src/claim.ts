@@ -7,7 +7,7 @@ import { hostname, userInfo } from 'node:os';
 import { clientOf } from './client.js';
 import type { Client, Library, Words } from './libraries/library.js';
 import type { Confirmation, DoneSoFar } from './line.js';
-import { confirmationOf, type HoldOptions, marginOf, wholeMs } from './options.js';
+import { confirmationOf, type HoldOptions, marginOf, number, TEXT_BYTES, textOption } from './options.js';
 import type { Reply } from './replies.js';
 import type { Renewals } from './renewal.js';
 import type { Requests } from './requests.js';
@@ -16,7 +16,6 @@ import type { Turns } from './turns.js';
 
 const LEASE_MS = 30_000;
 const PLACE_MS = 5_000;
-const OWNER_BYTES = 128;
 
 /** The prefix of each family's commands, and its command that grants. */
 const FAMILIES = {
@@ -54,15 +53,15 @@ export class Claim {
         }
         ({ library: this.library, requests: this.requests, renewals: this.renewals, turns: this.turns } = clientOf(client));
         this.key = key;
-        this.maxHoldMs = options.maxHoldMs === undefined ? Infinity : wholeMs('maxHoldMs', options.maxHoldMs);
-        this.leaseMs = Math.min(wholeMs('leaseMs', options.leaseMs ?? LEASE_MS), this.maxHoldMs);
+        this.maxHoldMs = options.maxHoldMs === undefined ? Infinity : number('maxHoldMs', options.maxHoldMs);
+        this.leaseMs = Math.min(number('leaseMs', options.leaseMs ?? LEASE_MS), this.maxHoldMs);
         this.#options = options;
         this.#done = { isAnsweredAgain: family === 'once' };
         this.marginOf(this.leaseMs);
         this.needs = confirmationOf(key, this.leaseMs, options);
-        this.placeMs = wholeMs('placeMs', options.placeMs ?? PLACE_MS, 1_000);
+        this.placeMs = number('placeMs', options.placeMs ?? PLACE_MS);
         [this.#prefix, this.#grant] = FAMILIES[family];
-        const owner = options.owner ?? thisProcess();
+        const owner = textOption('owner', options.owner ?? thisProcess(), 0);
         this.#words = [...words, ...(owner === '' ? [] : ['OWNER', owner])];
     }
 
@@ -145,7 +144,7 @@ function noneIfWrongType(error: unknown): Reply {
 /** Returns `user@host:pid` of this process, in 128 bytes: the end of a long host name is left out. */
 function thisProcess(): string {
     const [before, after] = [`${userName()}@`, `:${process.pid}`];
-    const left = OWNER_BYTES - Buffer.byteLength(before) - Buffer.byteLength(after);
+    const left = TEXT_BYTES - Buffer.byteLength(before) - Buffer.byteLength(after);
     return `${before}${hostname().slice(0, Math.max(0, left))}${after}`;
 }
 

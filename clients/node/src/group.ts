@@ -5,7 +5,7 @@ import { clientOf } from './client.js';
 import { Hold } from './hold.js';
 import type { Client, Words } from './libraries/library.js';
 import { OwnConnection } from './line.js';
-import { checkNames, type GroupOptions, ms, option, type WaitOptions } from './options.js';
+import { checkNames, type GroupOptions, number, option, type WaitOptions } from './options.js';
 import { ANSWER_MS, RETRY_FOR_MS, Unanswered, untilAnswered } from './retry.js';
 import { takeSignal } from './timing.js';
 
@@ -37,7 +37,7 @@ export class Group {
     async add(options: GroupOptions = {}): Promise<Member> {
         checkNames('group', options);
         const all = { ...this.#options, ...options };
-        return (await acquire(this.#client, 'group', this.key, all, option('LIMIT', all.limit), Member)) as Member;
+        return (await acquire(this.#client, 'group', this.key, all, option('LIMIT', 'limit', all.limit), Member)) as Member;
     }
 
     /**
@@ -64,7 +64,8 @@ export class Group {
 
     /** Says how many jobs the round has in all, 1 to 1000000. Resolves to how many are still owed. */
     async expect(jobs: number): Promise<number> {
-        return Number(await clientOf(this.#client).requests.ask(this.key, ['DWG.EXPECT', this.key, String(jobs)]));
+        const words: Words = ['DWG.EXPECT', this.key, String(number('jobs', jobs))];
+        return Number(await clientOf(this.#client).requests.ask(this.key, words));
     }
 
     /**
@@ -76,7 +77,7 @@ export class Group {
         const { waitMs, signal, retryForMs = RETRY_FOR_MS } = options;
         takeSignal(signal);
         const { library, requests } = clientOf(this.#client);
-        const deadline = waitMs === undefined ? Infinity : performance.now() + ms('waitMs', waitMs);
+        const deadline = waitMs === undefined ? Infinity : performance.now() + number('waitMs', waitMs);
         const words: Words = ['DWG.WAIT', this.key];
         const connection = new OwnConnection(library);
         const answerMs = LONGEST_BLOCK_MS + ANSWER_MS;

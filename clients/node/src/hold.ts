@@ -101,7 +101,8 @@ export class Hold {
         const { answer, isFirst } = await untilAnswered(library, this.key, send, forMs, { answerMs, isOfHold: true });
         const isAnsweredAgain = verb === 'DONE' && family === 'once';
         const isToFirst = isFirst && !this.#claim.isEndOverClient;
-        return Number(answer) >= 1 || !(isToFirst || isLost || isAnsweredAgain);
+        const counts = Number(answer) >= 1 || !(isToFirst || isLost || isAnsweredAgain);
+        return counts && !(verb === 'RELEASE' && isLost);
     }
 
     /** Throws a HoldLost: the server has said that the hold had ended before. @internal */

@@ -5,7 +5,7 @@ import { clientOf } from './client.js';
 import { Hold } from './hold.js';
 import type { Holds } from './all_of.js';
 import type { Client } from './libraries/library.js';
-import { checkNames, type LockOptions, msOption, option, type SemaphoreOptions } from './options.js';
+import { checkNames, type LockOptions, option, type SemaphoreOptions, textOption } from './options.js';
 import { fieldsOf, type Holder, holdersOf } from './replies.js';
 
 /** Waits for a lock. Rejects with NotAcquired when `waitMs` is over. */
@@ -16,16 +16,16 @@ export async function lock(client: Client, key: string, options: LockOptions = {
 /** Checks the options of a lock, and returns the words of its request. */
 export function lockWords(options: LockOptions): string[] {
     checkNames('lock', options);
-    return [...(options.shared ? ['SHARED'] : []), ...msOption('MINHOLD', 'minHoldMs', options.minHoldMs)];
+    return [...(options.shared ? ['SHARED'] : []), ...option('MINHOLD', 'minHoldMs', options.minHoldMs)];
 }
 
-/** Resolves to whether the lock is taken, resting or paused. It takes nothing. */
+/** Resolves to whether anybody has the lock; a hold that has ended and rests included. It takes nothing. */
 lock.locked = async (client: Client, key: string): Promise<boolean> => {
-    const { state = 'free' } = await infoOf(client, 'DLOCK', key);
-    return state !== 'free';
+    const { holders } = await infoOf(client, 'DLOCK', key);
+    return Number(holders) > 0;
 };
 
-/** Resolves to who holds the lock, ten at most. It takes nothing. */
+/** Resolves to who holds the lock, 1,000 at most. It takes nothing. */
 lock.holders = async (client: Client, key: string): Promise<Holder[]> => holdersOf(await infoOf(client, 'DLOCK', key));
 
 /** Waits for permits of a semaphore, one if not told otherwise. */
@@ -39,22 +39,16 @@ semaphore.available = async (client: Client, key: string): Promise<number | null
     return available === null ? null : Number(available);
 };
 
-/** Resolves to whether no permit is to be had now. It takes nothing. */
-semaphore.locked = async (client: Client, key: string): Promise<boolean> => {
-    const { state = 'open' } = await infoOf(client, 'DSEM', key);
-    return state !== 'open';
-};
+/** Resolves to whether no permit is free. It takes nothing. */
+semaphore.locked = async (client: Client, key: string): Promise<boolean> => (await semaphore.available(client, key)) === 0;
 
-/** Resolves to who holds permits, ten at most. It takes nothing. */
+/** Resolves to who holds permits, 1,000 at most. It takes nothing. */
 semaphore.holders = async (client: Client, key: string): Promise<Holder[]> => holdersOf(await infoOf(client, 'DSEM', key));
 
 /** Checks the options of a semaphore, and returns the words of its request. */
 export function semaphoreWords(options: SemaphoreOptions): string[] {
     checkNames('semaphore', options);
     const { limit, permits, lane, laneLimit, minHoldMs, index = false } = options;
-    if (lane !== undefined && typeof lane !== 'string') {
-        throw new TypeError(`lane must be a text, not ${String(lane)}`);
-    }
     if (laneLimit !== undefined && lane === undefined) {
         throw new TypeError(`laneLimit is the limit of a lane, and there is no lane for the ${laneLimit}`);
     }
@@ -62,18 +56,18 @@ export function semaphoreWords(options: SemaphoreOptions): string[] {
         throw new RangeError(`index is for one permit, not ${permits}`);
     }
     return [
-        ...option('LIMIT', limit),
-        ...option('PERMITS', permits),
-        ...option('LANE', lane),
-        ...option('LANELIMIT', laneLimit),
-        ...msOption('MINHOLD', 'minHoldMs', minHoldMs),
+        ...option('LIMIT', 'limit', limit),
+        ...option('PERMITS', 'permits', permits),
+        ...(lane === undefined ? [] : ['LANE', textOption('lane', lane, 1)]),
+        ...option('LANELIMIT', 'laneLimit', laneLimit),
+        ...option('MINHOLD', 'minHoldMs', minHoldMs),
         ...(index ? ['INDEX'] : []),
     ];
 }
 
 /** Asks INFO about a key. Resolves to no fields if there is no such key. */
 async function infoOf(client: Client, prefix: 'DLOCK' | 'DSEM', key: string): Promise<Record<string, unknown>> {
-    return fieldsOf(await clientOf(client).requests.ask(key, [`${prefix}.INFO`, key]));
+    return fieldsOf(await clientOf(client).requests.ask(key, [`${prefix}.INFO`, key, 'COUNT', '1000']));
 }
 
 /**

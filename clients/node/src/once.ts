@@ -3,11 +3,11 @@
 import { acquire } from './acquire.js';
 import type { Claim } from './claim.js';
 import { clientOf } from './client.js';
-import { reasonOf } from './errors.js';
+import { reasonOf, WorkFailed } from './errors.js';
 import { Hold } from './hold.js';
 import type { Moment } from './lease.js';
 import type { Client } from './libraries/library.js';
-import { type BeginOptions, checkNames, type KeepOptions, ms, msOption, type OnceOptions, option } from './options.js';
+import { type BeginOptions, checkNames, type KeepOptions, number, type OnceOptions, option } from './options.js';
 import { type Done, type Granted, outcomeOf } from './replies.js';
 import { isAnswer } from './retry.js';
 
@@ -57,7 +57,7 @@ export class Run extends Hold {
     async fail(reason: unknown, options: { delayMs?: number | undefined } = {}): Promise<boolean> {
         checkNames('run.fail', options);
         const { delayMs } = options;
-        const delay = option('DELAY', delayMs === undefined ? undefined : Math.ceil(ms('delayMs', delayMs)));
+        const delay = option('DELAY', 'delayMs', delayMs);
         return this._end('FAIL', 'REASON', cut(String(reason)), ...delay);
     }
 
@@ -66,7 +66,7 @@ export class Run extends Hold {
         const reason = error instanceof Error ? reasonOf(error) : error;
         let delayMs;
         try {
-            delayMs = ms('retryDelayMs', delay?.() ?? 0);
+            delayMs = number('retryDelayMs', delay?.() ?? 0);
         } catch {
             // A function of the caller, which has failed too.
         }
@@ -75,39 +75,60 @@ export class Run extends Hold {
 }
 
 /**
- * Runs the work unless it is done already. Resolves to its result, whoever did it. If another process does the work, waits
- * for it, and takes over if that one fails. Rejects as the work does when it fails here, and with WorkFailed when
- * `maxAttempts` have failed.
+ * Runs the work unless it is done already. Resolves to its value, whoever did it, as JSON keeps it; undefined becomes null. If
+ * another process does the work, waits for it, and takes over if that one fails. Rejects as the work does when it fails here,
+ * unless `untilDone` is given, and with WorkFailed when `maxAttempts` have failed.
  */
-export async function once(
+export async function once<T>(
     client: Client,
     key: string,
-    work: (run: Run) => Result | PromiseLike<Result>,
+    work: (run: Run) => T | PromiseLike<T>,
     options: OnceOptions = {},
-): Promise<string | null> {
+): Promise<T> {
     checkNames('once', options);
-    const { retryDelayMs } = options;
+    const { retryDelayMs, untilDone = false, maxAttempts } = options;
     if (typeof retryDelayMs === 'number') {
-        ms('retryDelayMs', retryDelayMs);
+        number('retryDelayMs', retryDelayMs);
+    }
+    if (untilDone && maxAttempts === undefined) {
+        throw new TypeError('untilDone needs maxAttempts');
     }
     const words = kept(options);
-    const begun = await begin(client, key, options);
-    if (begun.kind === 'done') {
-        return begun.result;
+    let failure: unknown;
+    for (;;) {
+        const begun = await begin(client, key, options).catch((error: unknown) => {
+            throw error instanceof WorkFailed && failure !== undefined ? Object.assign(error, { cause: failure }) : error;
+        });
+        if (begun.kind === 'done') {
+            return valueOf(begun.result) as T;
+        }
+        const { run } = begun;
+        const delay = () => (typeof retryDelayMs === 'function' ? retryDelayMs(run.attempt) : retryDelayMs);
+        let text;
+        try {
+            text = JSON.stringify((await work(run)) ?? null);
+        } catch (error) {
+            await run._fail(error, delay);
+            if (untilDone) {
+                failure = error;
+                continue;
+            }
+            throw error;
+        }
+        if (!run._isEnded && !(await run._done(text, words, delay))) {
+            run._throwEnded('another attempt has begun since');
+        }
+        return valueOf(text) as T;
     }
-    const { run } = begun;
-    const delay = () => (typeof retryDelayMs === 'function' ? retryDelayMs(run.attempt) : retryDelayMs);
-    let text;
+}
+
+/** Returns the value of a result; that of another program may be no JSON, and is a text. */
+function valueOf(text: string | null): unknown {
     try {
-        text = textOf(await work(run));
-    } catch (error) {
-        await run._fail(error, delay);
-        throw error;
+        return JSON.parse(text ?? 'null');
+    } catch {
+        return text;
     }
-    if (!run._isEnded && !(await run._done(text, words, delay))) {
-        run._throwEnded('another attempt has begun since');
-    }
-    return text;
 }
 
 /** Begins the work, for callers that end the run themselves. */
@@ -116,20 +137,23 @@ once.begin = async (client: Client, key: string, options: BeginOptions = {}): Pr
     return begin(client, key, options);
 };
 
-/** Resolves to the result if the work is done, otherwise to null. It begins nothing. */
-once.get = async (client: Client, key: string): Promise<Omit<Done, 'kind'> | null> => {
+/** Resolves to the value if the work is done, otherwise to null. It begins nothing. */
+once.get = async (client: Client, key: string): Promise<{ result: unknown; attempt: number } | null> => {
     const found = outcomeOf(await clientOf(client).requests.ask(key, ['DONCE.GET', key]));
-    return found.kind === 'done' ? { result: found.result, attempt: found.attempt } : null;
+    return found.kind === 'done' ? { result: valueOf(found.result), attempt: found.attempt } : null;
 };
 
 async function begin(client: Client, key: string, options: BeginOptions): Promise<Begun> {
-    const found = await acquire(client, 'once', key, options, option('MAX', options.maxAttempts), Run);
+    const found = await acquire(client, 'once', key, options, option('MAX', 'maxAttempts', options.maxAttempts), Run);
     return found instanceof Run ? { kind: 'run', run: found } : found;
 }
 
 /** The words of DONE for how long its result is kept. */
 function kept({ keepMs, forever = false }: KeepOptions): string[] {
-    return forever ? ['PERSIST'] : msOption('PX', 'keepMs', keepMs);
+    if (forever && keepMs !== undefined) {
+        throw new TypeError('forever is given instead of keepMs, and not beside it');
+    }
+    return forever ? ['PERSIST'] : option('PX', 'keepMs', keepMs);
 }
 
 /** A result is kept as text. An object becomes its JSON, here as for everybody who gets it later. */

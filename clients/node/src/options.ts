@@ -82,6 +82,8 @@ export interface KeepOptions {
 export interface OnceOptions extends BeginOptions, KeepOptions {
     /** After a failure nobody begins for so long. A function gets the number of the attempt that failed, from 1. */
     retryDelayMs?: number | ((attempt: number) => number) | undefined;
+    /** Begins again when the work fails here, until it is done or `maxAttempts` are over, which it needs. Default: false. */
+    untilDone?: boolean | undefined;
 }
 
 export type WaitOptions = Pick<HoldOptions, 'waitMs' | 'signal' | 'retryForMs'>;
@@ -105,7 +107,7 @@ const NAMES = {
     group: [...HOLD, 'limit'],
     'group.wait': ['waitMs', 'signal', 'retryForMs'],
     'once.begin': BEGIN,
-    once: [...BEGIN, ...KEEP, 'retryDelayMs'],
+    once: [...BEGIN, ...KEEP, 'retryDelayMs', 'untilDone'],
     'hold.renew': ['leaseMs'],
     'run.done': KEEP,
     'run.fail': ['delayMs'],
@@ -113,6 +115,9 @@ const NAMES = {
 
 /** Throws a TypeError that names an option which the function does not have. */
 export function checkNames(ofWhat: keyof typeof NAMES, options: object): void {
+    if (typeof options !== 'object' || options === null) {
+        throw new TypeError(`the options of ${ofWhat} must be an object, not ${String(options)}`);
+    }
     for (const name of Object.keys(options)) {
         if (!NAMES[ofWhat].includes(name)) {
             throw new TypeError(`${ofWhat} has no option '${name}', only ${NAMES[ofWhat].join(', ')}`);
@@ -120,38 +125,61 @@ export function checkNames(ofWhat: keyof typeof NAMES, options: object): void {
     }
 }
 
-/** Returns a number of milliseconds that may be 0. */
-export function ms(name: string, value: number): number {
-    if (typeof value !== 'number' || !(value >= 0)) {
-        throw new RangeError(`${name} must be a number of milliseconds, 0 or more, not ${value}`);
-    }
-    return value;
-}
+const DAY_MS = 86_400_000;
+const COUNT = [1, 1_000_000] as const;
+const TIME = [0, Infinity] as const;
 
-/** Returns a number of milliseconds that the server gets. */
-export function wholeMs(name: string, value: number, least = 1): number {
-    if (!Number.isSafeInteger(value) || value < least) {
-        throw new RangeError(`${name} must be a whole number of milliseconds, ${least} or more, not ${value}`);
+/** The least and the most that numbers may be. Those that are not 0 are whole. */
+const BOUNDS = {
+    leaseMs: [1, 30 * DAY_MS],
+    minHoldMs: [1, 30 * DAY_MS],
+    keepMs: [1, 3_650 * DAY_MS],
+    withinMs: [1, Infinity],
+    maxHoldMs: [1, Infinity],
+    placeMs: [1_000, 60_000],
+    retryDelayMs: [0, 30 * DAY_MS],
+    delayMs: [0, 30 * DAY_MS],
+    ...{ waitMs: TIME, marginMs: TIME, retryForMs: TIME },
+    ...{ limit: COUNT, permits: COUNT, laneLimit: COUNT, maxAttempts: COUNT, jobs: COUNT },
+} as const;
+
+/** Returns the number that an option is given; throws a RangeError if it may not be that. */
+export function number(name: keyof typeof BOUNDS, value: number): number {
+    const [least, most] = BOUNDS[name];
+    const isWhole = least > 0;
+    if (typeof value !== 'number' || !(value >= least && value <= most) || (isWhole && !Number.isSafeInteger(value))) {
+        const kind = `${isWhole ? 'whole ' : ''}number${name.endsWith('Ms') ? ' of milliseconds' : ''}`;
+        const bounds = most === Infinity ? `, ${least} or more` : ` from ${least} to ${most}`;
+        throw new RangeError(`${name} must be a ${kind}${bounds}, not ${String(value)}`);
     }
     return value;
 }
 
 /** The words of an option of the request; none if it is not given. */
-export function option(name: string, value: unknown): string[] {
-    return value === undefined ? [] : [name, String(value)];
+export function option(word: string, name: keyof typeof BOUNDS, value: number | undefined): string[] {
+    return value === undefined ? [] : [word, String(Math.ceil(number(name, value)))];
 }
 
-/** The same of a duration. */
-export function msOption(word: string, name: string, value: number | undefined): string[] {
-    return option(word, value === undefined ? undefined : wholeMs(name, value));
+/** Returns a text of so many bytes. */
+export function textOption(name: string, value: unknown, least: number): string {
+    if (typeof value !== 'string') {
+        throw new TypeError(`${name} must be a text, not ${String(value)}`);
+    }
+    const bytes = Buffer.byteLength(value);
+    if (bytes < least || bytes > TEXT_BYTES) {
+        throw new RangeError(`${name} must have ${least} to ${TEXT_BYTES} bytes, not ${bytes}`);
+    }
+    return value;
 }
 
+/** How long an owner and a lane may be. */
+export const TEXT_BYTES = 128;
 const LONGEST_MARGIN_MS = 2_000;
 const LONGEST_WITHIN_MS = 500;
 
 /** How long before the end of such a lease a hold counts as lost. */
 export function marginOf(leaseMs: number, { marginMs }: HoldOptions): number {
-    const margin = ms('marginMs', marginMs ?? Math.min(leaseMs / 10, LONGEST_MARGIN_MS));
+    const margin = number('marginMs', marginMs ?? Math.min(leaseMs / 10, LONGEST_MARGIN_MS));
     if (margin >= leaseMs) {
         throw new RangeError(`marginMs must be less than leaseMs (${leaseMs}), not ${margin}`);
     }
@@ -167,7 +195,7 @@ export function confirmationOf(key: string, leaseMs: number, options: HoldOption
     if (disk !== undefined && typeof disk !== 'boolean') {
         throw new TypeError(`disk must be true or false, not ${String(disk)}`);
     }
-    const within = wholeMs('withinMs', withinMs ?? Math.ceil(Math.min(leaseMs / 10, LONGEST_WITHIN_MS)));
+    const within = number('withinMs', withinMs ?? Math.ceil(Math.min(leaseMs / 10, LONGEST_WITHIN_MS)));
     if (replicas === undefined && !disk) {
         if (withinMs !== undefined) {
             throw new TypeError('withinMs is for replicas or disk, and neither is given');

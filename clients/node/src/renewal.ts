@@ -11,7 +11,7 @@ import type { Claim } from './claim.js';
 import { HoldLost } from './errors.js';
 import { Lease, Moment, type Term } from './lease.js';
 import type { Loss } from './loss.js';
-import { wholeMs } from './options.js';
+import { number } from './options.js';
 import type { Reply } from './replies.js';
 import { ANSWER_MS, isAnswer, isRetryable, named, Unanswered } from './retry.js';
 import { bounded, LONGEST_TIMER_MS } from './timing.js';
@@ -161,7 +161,7 @@ export class Renewal {
      * still lived. Rejects when the answer is overdue; an answer that comes later counts all the same.
      */
     renew(leaseMs = this.#leaseMs): Promise<boolean> {
-        this.claim.marginOf(wholeMs('leaseMs', leaseMs));
+        this.claim.marginOf(number('leaseMs', leaseMs));
         this.#leaseMs = leaseMs;
         return this.#renew(this.claim.answerMs);
     }

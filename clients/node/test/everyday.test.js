@@ -181,7 +181,7 @@ for (const library of ALL) {
 
         test('wrong options are refused before anything is sent', async () => {
             for (const [options, message] of [
-                [{ leaseMs: 0 }, /leaseMs must be a whole number of milliseconds, 1 or more, not 0/],
+                [{ leaseMs: 0 }, /leaseMs must be a whole number of milliseconds from 1 to 2592000000, not 0/],
                 [{ leaseMs: 1.5 }, /leaseMs/],
                 [{ waitMs: -1 }, /waitMs must be a number of milliseconds, 0 or more, not -1/],
                 [{ waitMs: NaN }, /waitMs/],
@@ -289,6 +289,18 @@ for (const library of ALL) {
             await assert.rejects(group.run(work), HoldLost);
         });
 
+        test('work that fails begins again until its attempts are over, where that is asked for', async () => {
+            let runs = 0;
+            const work = () => {
+                runs += 1;
+                throw new Error('no disk');
+            };
+            const failed = dsync.once(client, 'again', work, { maxAttempts: 3, untilDone: true });
+            await assert.rejects(failed, ({ name, reason, cause }) => `${name} ${reason} ${cause.message}` === 'WorkFailed no disk no disk');
+            assert.equal(runs, 3);
+            await assert.rejects(dsync.once(client, 'again', work, { untilDone: true }), /untilDone needs maxAttempts/);
+        });
+
         test('work is done once, and everybody gets its result', async () => {
             let runs = 0;
             const work = async (run) => {
@@ -298,9 +310,10 @@ for (const library of ALL) {
                 return { pages: 7 };
             };
             const results = await Promise.all(Array.from({ length: 5 }, () => dsync.once(client, 'report', work)));
-            assert.deepEqual(results, Array(5).fill('{"pages":7}'));
+            assert.deepEqual(results, Array(5).fill({ pages: 7 }));
             assert.equal(runs, 1);
-            assert.deepEqual(await dsync.once.get(client, 'report'), { result: '{"pages":7}', attempt: 1 });
+            assert.deepEqual(await dsync.once.get(client, 'report'), { result: { pages: 7 }, attempt: 1 });
+            assert.equal((await server.call('DONCE.GET', 'report'))[1], '{"pages":7}');
             assert.equal(await dsync.once.get(client, 'no-report'), null);
         });
 

@@ -77,14 +77,22 @@ test('nonsense is refused before anything is sent', async () => {
         [{ laneLimit: 2 }, 'TypeError', /laneLimit is the limit of a lane/],
         [{ lane: 7 }, 'TypeError', /lane must be a text, not 7/],
         [{ lane: null }, 'TypeError', /lane must be a text, not null/],
+        [{ lane: 'l'.repeat(129) }, 'RangeError', /lane must have 1 to 128 bytes, not 129/],
+        [{ owner: 'ö'.repeat(65) }, 'RangeError', /owner must have 0 to 128 bytes, not 130/],
+        [{ limit: 0 }, 'RangeError', /limit must be a whole number from 1 to 1000000, not 0/],
+        [{ permits: '2' }, 'RangeError', /permits must be a whole number from 1 to 1000000, not 2/],
+        [{ leaseMs: 31 * 86_400_000 }, 'RangeError', /leaseMs must be a whole number of milliseconds from 1 to 2592000000/],
         [{ permits: 2, index: true }, 'RangeError', /index is for one permit, not 2/],
-        [{ minHoldMs: 0 }, 'RangeError', /minHoldMs must be a whole number of milliseconds, 1 or more, not 0/],
+        [{ minHoldMs: 0 }, 'RangeError', /minHoldMs must be a whole number of milliseconds from 1 to 2592000000, not 0/],
     ];
     for (const [options, name, message] of refused) {
         await assert.rejects(dsync.semaphore(client, 'k', { limit: 5, ...options }), { name, message });
     }
     await assert.rejects(dsync.lock(client, 'k', { minHoldMs: -1 }), RangeError);
-    for (const options of [{ keepMs: 0 }, { keepMs: 1.5 }, { retryDelayMs: -1 }]) {
+    await assert.rejects(dsync.semaphore(client, 'k', 5), /the options of semaphore must be an object, not 5/);
+    await assert.rejects(dsync.group(client, 'k').expect(0), /jobs must be a whole number from 1 to 1000000, not 0/);
+    await assert.rejects(dsync.once(client, 'k', assert.fail, { keepMs: 5, forever: true }), /forever is given instead of keepMs/);
+    for (const options of [{ keepMs: 0 }, { keepMs: 1.5 }, { retryDelayMs: -1 }, { maxAttempts: 0 }]) {
         await assert.rejects(dsync.once(client, 'k', assert.fail, options), RangeError);
     }
     await assert.rejects(dsync.lock(client, 'k', { lane: 'a' }), /lock has no option 'lane'/);

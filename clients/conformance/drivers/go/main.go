@@ -58,7 +58,7 @@ type answer map[string]any
 type held struct {
 	hold   *dsync.Hold
 	member *dsync.Member
-	run    *dsync.Run[string]
+	run    *dsync.Run[[]byte]
 }
 
 type driver struct {
@@ -182,7 +182,7 @@ func (d *driver) obey(order order) (answer, error) {
 		if named.member != nil {
 			return answer{"is": "done"}, named.member.Done(ctx)
 		}
-		return answer{"is": "done"}, named.run.Done(ctx, order.Result)
+		return answer{"is": "done"}, named.run.Done(ctx, []byte(order.Result))
 	case "fail":
 		return answer{"is": "failed"}, named.run.Fail(ctx, errors.New(order.Reason))
 	case "forget":
@@ -223,9 +223,9 @@ func (d *driver) acquire(order order) (answer, error) {
 	var err error
 	switch order.Family {
 	case "once":
-		named.run, err = dsync.NewOnce[string](d.client, order.Key, order.forOnce()...).Begin(ctx)
+		named.run, err = dsync.NewOnce[[]byte](d.client, order.Key, order.forOnce()...).Begin(ctx)
 		if err == nil && named.run.IsDone() {
-			return answer{"is": "done", "text": named.run.Result()}, nil
+			return answer{"is": "done", "text": string(named.run.Result())}, nil
 		}
 		named.hold = named.run.Hold
 	case "group":
@@ -251,6 +251,9 @@ func (d *driver) acquire(order order) (answer, error) {
 }
 
 func (d *driver) workOnce(ctx context.Context, order order) (answer, error) {
+	if order.UntilDone {
+		return answer{"is": "cannot", "why": "the program calls Do again"}, nil
+	}
 	runs := 0
 	value, err := dsync.NewOnce[any](d.client, order.Key, order.forOnce()...).Do(ctx, func(context.Context) (any, error) {
 		if runs++; runs <= order.Failures {

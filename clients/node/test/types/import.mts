@@ -58,12 +58,12 @@ async function use(client: Client): Promise<void> {
     const round: { done: number; lapsed: number } | null = await batch.wait({ waitMs: 5_000 });
     assert.deepEqual(round, { done: 2, lapsed: 0 });
 
-    const result: string | null = await once(client, 'o', async (run: Run) => ({ attempt: run.attempt }), {
+    const result: { attempt: number } = await once(client, 'o', async (run: Run) => ({ attempt: run.attempt }), {
         maxAttempts: 3,
         keepMs: 60_000,
         retryDelayMs: (attempt) => 1_000 * 2 ** attempt,
     });
-    assert.equal(result, '{"attempt":1}');
+    assert.deepEqual(result, { attempt: 1 });
     const begun = await once.begin(client, 'p');
     if (begun.kind === 'run') {
         await begun.run.fail('no disk', { delayMs: 0 });
