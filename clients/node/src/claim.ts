@@ -44,7 +44,8 @@ export class Claim {
     readonly #prefix: string;
     readonly #grant: string;
     readonly #words: string[];
-    #isEndOverClient = false;
+    /** Whether an end went over the caller's client, which may send it again by itself: its answer may be to a repetition. */
+    isEndOverClient = false;
 
     /** `words` are the options of the family in the request. */
     constructor(client: Client, readonly family: Family, key: string, options: HoldOptions, words: string[]) {
@@ -107,20 +108,13 @@ export class Claim {
         const command: Words = [`${this.#prefix}.${verb}`, this.key, this.#token, ...words];
         this.#done.renewal = renewMs > 0 ? this.#renewal(renewMs) : undefined;
         const needs = verb === 'DONE' && this.needs ? { ...this.needs, done: this.#done } : undefined;
-        const overClient = () => {
-            this.#isEndOverClient = true;
-        };
+        const overClient = () => void (this.isEndOverClient = true);
         return this.requests.sendBeside(this.key, command, needs, overClient).catch(noneIfWrongType);
     }
 
     /** Takes back the request where it was sent, so that it is not overtaken. */
     withdraw(): Promise<Reply> {
         return this.#send([`${this.#prefix}.RELEASE`, this.key, this.#token], undefined).catch(noneIfWrongType);
-    }
-
-    /** Whether an end went over the caller's client, which may send it again by itself: its answer may be to a repetition. */
-    get isEndOverClient(): boolean {
-        return this.#isEndOverClient;
     }
 
     info(): Promise<Reply> {

@@ -11,7 +11,7 @@
 import { DsyncError, NotConfirmed, reasonOf } from './errors.js';
 import { type Address, asking, type Connection, type Library, type Words } from './libraries/library.js';
 import { outcomeOf, type Reply } from './replies.js';
-import { isAnswer, noteOpening, Unanswered } from './retry.js';
+import { isAnswer, ofOpening, Unanswered } from './retry.js';
 
 /** A connection that is used no more waits so long for the answers that it still owes. */
 const LINGER_MS = 60_000;
@@ -274,7 +274,7 @@ export class OwnConnection {
             };
             const refused = (error: unknown) => {
                 forget();
-                noteOpening(error);
+                ofOpening.add(error as object);
                 throw error;
             };
             const opening = this.library.open(key, forget, this.at).then(opened, refused);

@@ -27,11 +27,9 @@ export class Loss {
         if (known !== undefined) {
             return known;
         }
-        if (this.#controller === undefined) {
-            this.#controller = new AbortController();
-            if (this.#error !== undefined) {
-                this.#controller.abort(this.#error);
-            }
+        this.#controller ??= new AbortController();
+        if (this.#error !== undefined) {
+            this.#controller.abort(this.#error);
         }
         const fires = this.#controller.signal;
         // Node.js keeps a dependent signal for as long as it has listeners.

@@ -11,7 +11,7 @@ import { NotConfirmed } from './errors.js';
 import type { Address, Library, Words } from './libraries/library.js';
 import { type Confirmation, type Line, OwnConnection } from './line.js';
 import type { Reply } from './replies.js';
-import { ANSWER_MS, askedOf, isAnswer, isElsewhere, isRefusedUser, isRefusingAll, RETRY_FOR_MS, untilAnswered } from './retry.js';
+import { ANSWER_MS, askedOf, isAnswer, isElsewhere, RETRY_FOR_MS, untilAnswered } from './retry.js';
 import { bounded } from './timing.js';
 
 /** A connection beside the client is kept so long for the next request. */
@@ -32,7 +32,7 @@ export class Requests {
         const { isCluster, isClosed } = this.library;
         if (this.#overdue > 0 && !isClosed) {
             return this.sendBeside(key, words, undefined, (error) => {
-                if (isRefusedUser(error)) {
+                if (isAnswer(error, 'WRONGPASS', 'NOAUTH', 'NOPERM')) {
                     throw error;
                 }
             });
@@ -78,7 +78,7 @@ export class Requests {
         // While none can be opened, what need not be confirmed goes over the caller's client, unless the server would not
         // answer that either.
         const overClient = (error: unknown) => {
-            if (isRefusingAll(error)) {
+            if (isAnswer(error, 'LOADING', 'BUSY', 'MASTERDOWN')) {
                 throw error;
             }
             onClient(error);

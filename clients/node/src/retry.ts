@@ -18,8 +18,6 @@ const PASSING_ANSWER = new RegExp(
     '^(UNBLOCKED|READONLY|MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|NOREPLICAS|MISCONF|BUSY|OOM' +
         '|ERR max number of clients)(?![\\w-])',
 );
-/** What a server says before it looks at a command. */
-const REFUSED_PASSWORD = /^(WRONGPASS|NOAUTH)(?![\w-])/;
 /** Another server has the key now, or has become the primary. */
 const ELSEWHERE = /^(READONLY|MOVED|ASK|CLUSTERDOWN|MASTERDOWN)(?![\w-])/;
 /** The token was withdrawn or has asked again elsewhere, or the group is gone: asking again would change nothing. */
@@ -48,19 +46,14 @@ export class PrimaryUnknown extends DsyncError {
 }
 
 /** The errors for which a connection was not opened. They may be answers, and none to what was to be sent. */
-const ofOpening = new WeakSet();
-
-/** Notes that the error kept a connection from being opened. */
-export function noteOpening(error: unknown): void {
-    ofOpening.add(error as object);
-}
+export const ofOpening = new WeakSet();
 
 /**
  * Whether the same request may be answered later: the one table of this package, for all its commands. What renews or ends a
  * hold is asked again after every error of a greeting: a password may be half-way through its rotation.
  */
 export function isRetryable(library: Library, thrown: unknown, isOfHold = false): boolean {
-    if (isOfHold && (ofOpening.has(thrown as object) || (isAnswer(thrown) && REFUSED_PASSWORD.test(thrown.message)))) {
+    if (isOfHold && (ofOpening.has(thrown as object) || isAnswer(thrown, 'WRONGPASS', 'NOAUTH'))) {
         return true;
     }
     const error = thrown as AnyError;
@@ -73,21 +66,17 @@ export function isRetryable(library: Library, thrown: unknown, isOfHold = false)
     return isOfConnection(library, error);
 }
 
-/** Whether the server has answered with an error, of this code if one is given. */
-export function isAnswer(thrown: unknown, code?: string): thrown is Error {
+/** Whether the server has answered with an error, of one of these codes if any are given. */
+export function isAnswer(thrown: unknown, ...codes: string[]): thrown is Error {
     const isAnswered = classesOf(thrown).some((name) => ANSWER_CLASSES.has(name));
-    return isAnswered && (code === undefined || (thrown as Error).message.split(' ', 1)[0] === code);
+    return isAnswered && (codes.length === 0 || codes.includes((thrown as Error).message.split(' ', 1)[0] ?? ''));
 }
-
-/** The errors of a server that have the key and the address. */
-const withKey = new WeakSet();
 
 /** Returns the error; one of the server with the key and the address. */
 export function named(library: Library, key: string, error: unknown): unknown {
-    if (isAnswer(error) && !withKey.has(error)) {
-        withKey.add(error);
-        const hint = error.message.startsWith('NOLIMIT ') ? ': give `limit`' : '';
-        reword(error, `${error.message}${hint} ('${shown(key)}' at ${library.serverOf(key)})`);
+    const where = ` ('${shown(key)}' at ${library.serverOf(key)})`;
+    if (isAnswer(error) && !error.message.endsWith(where)) {
+        reword(error, `${error.message}${isAnswer(error, 'NOLIMIT') ? ': give `limit`' : ''}${where}`);
     }
     return error;
 }
@@ -96,16 +85,6 @@ export function reword(error: Error, message: string): void {
     // Its stack begins with its message.
     error.stack = (error.stack ?? '').replace(error.message, () => message);
     error.message = message;
-}
-
-/** Whether the server serves nobody now, whichever the connection is. */
-export function isRefusingAll(thrown: unknown): boolean {
-    return isAnswer(thrown) && /^(LOADING|BUSY|MASTERDOWN)(?![\w-])/.test(thrown.message);
-}
-
-/** Whether the server does not serve this user. */
-export function isRefusedUser(thrown: unknown): boolean {
-    return isAnswer(thrown, 'NOPERM') || (isAnswer(thrown) && REFUSED_PASSWORD.test(thrown.message));
 }
 
 /** Whether the server that has answered is not the one to ask. */
@@ -169,25 +148,19 @@ interface Answer {
     isFirst: boolean;
 }
 
-interface Asked {
-    /** An answer is overdue after so long. */
-    answerMs?: number;
-    signal?: AbortSignal | undefined;
-    /** Whether it renews or ends a hold. */
-    isOfHold?: boolean;
-}
-
 /**
- * Sends a request for the key until the server answers it, for `forMs` milliseconds at most. Rejects when the time is over, on
- * an error that will not pass, when the caller has closed the client, and when the signal aborts.
+ * Sends a request for the key until the server answers it, for `forMs` milliseconds at most; an answer is overdue after
+ * `answerMs`. `isOfHold` is whether it renews or ends a hold. Rejects when the time is over, on an error that will not pass,
+ * when the caller has closed the client, and when the signal aborts.
  */
 export async function untilAnswered(
     library: Library,
     key: string,
     send: () => Promise<Reply>,
     forMs: number,
-    { answerMs = ANSWER_MS, signal, isOfHold = false }: Asked = {},
+    more: { answerMs?: number; signal?: AbortSignal | undefined; isOfHold?: boolean } = {},
 ): Promise<Answer> {
+    const { answerMs = ANSWER_MS, signal, isOfHold = false } = more;
     const deadline = performance.now() + forMs;
     const backoff = new Backoff();
     let cause: unknown;
