@@ -16,6 +16,11 @@ pub(crate) const LEASE: Times = (MS, DAY.saturating_mul(30), "1 ms to 30 days");
 pub(crate) const KEEP: Times = (MS, DAY.saturating_mul(3_650), "1 ms to 3650 days");
 pub(crate) const RETRY_DELAY: Times = (Duration::ZERO, LEASE.1, "0 to 30 days");
 
+pub(crate) fn key(key: Option<&str>) -> Result<()> {
+    let is_in = key != Some("");
+    check("the length of the key", &0, is_in, "1 byte or more")
+}
+
 pub(crate) fn time(
     option: &'static str,
     value: Duration,

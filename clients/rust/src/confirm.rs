@@ -9,15 +9,17 @@ use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 
 use crate::call::Call;
 use crate::error::{Error, ServerError};
-use crate::passing::passes;
+use crate::passing::{is_of_login, passes};
 use crate::request::{Command, Confirm, Replicas, Reply, millis, outcome, read, unexpected};
 use crate::server::{Server, Slot};
 
 /// Why there is no answer to a command.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// The server has refused it, or could not be asked.
+    /// The server has refused it, or has not answered.
     Redis(RedisError),
+    /// It was not sent: there is no connection, or the server has refused its greeting.
+    NotSent(RedisError),
     /// It was answered, but too few replicas have confirmed that.
     NotConfirmed { have: u32, wanted: u32 },
     /// It was answered, and the server refuses to tell who confirms that.
@@ -25,11 +27,23 @@ pub enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn may_pass(&self, server: &Server) -> bool {
+    /// Whether it may be sent again. What is refused before the server looks at the command is no answer to what renews or
+    /// ends a hold: a password may be half-way through its rotation.
+    pub(crate) fn may_pass(&self, server: &Server, is_of_hold: bool) -> bool {
         match self {
-            Failure::Redis(error) => server.may_pass(error),
+            Failure::NotSent(error) => is_of_hold || server.may_pass(error),
+            Failure::Redis(error) => server.may_pass(error) || (is_of_hold && is_of_login(error)),
             Failure::NotConfirmed { .. } => true,
             Failure::Unconfirmable(_) => false,
+        }
+    }
+
+    /// Whether it may have been carried out all the same. A refusal has carried out nothing.
+    pub(crate) fn may_be_done(&self) -> bool {
+        match self {
+            Failure::NotSent(_) => false,
+            Failure::Redis(error) => error.code().is_none(),
+            Failure::NotConfirmed { .. } | Failure::Unconfirmable(_) => true,
         }
     }
 
@@ -41,7 +55,9 @@ impl Failure {
                 have,
                 wanted,
             },
-            Failure::Redis(error) => Error::Redis(ServerError::of(error, command, address)),
+            Failure::Redis(error) | Failure::NotSent(error) => {
+                Error::Redis(ServerError::of(error, command, address))
+            }
             Failure::Unconfirmable(error) => {
                 let mut error = ServerError::of(error, command, address);
                 error.is_of_confirmation = true;

@@ -173,15 +173,22 @@ impl ServerError {
     }
 }
 
+/// What stands before the arguments where a server does not know a command.
+const ARGUMENTS: &str = ", with args beginning with";
+
 fn without(token: Option<&str>, error: RedisError) -> RedisError {
-    let Some((token, detail)) = token
-        .zip(error.detail())
-        .filter(|(token, detail)| detail.contains(token))
-    else {
+    let Some((token, detail)) = token.zip(error.detail()) else {
         return error;
     };
+    // Of arguments that are many the server shows the first, and the token may be cut.
+    let known = detail
+        .split_once(ARGUMENTS)
+        .map_or(detail, |(before, _)| before);
+    if known == detail && !detail.contains(token) {
+        return error;
+    }
     let code = error.code().unwrap_or("ERR").to_owned();
-    redis::make_extension_error(code, Some(detail.replace(token, "<token>")))
+    redis::make_extension_error(code, Some(known.replace(token, "<token>")))
 }
 
 impl Deref for ServerError {
@@ -271,7 +278,20 @@ impl fmt::Display for ServerError {
         if let Some(address) = &self.address {
             write!(f, "{address}: ")?;
         }
-        write!(f, "{}", self.error)
+        let detail = self.error.detail().unwrap_or_default();
+        let unknown = detail.strip_prefix("unknown command ");
+        match unknown.and_then(|it| it.split(['\'', '`']).nth(1)) {
+            // Those of the server itself have no dot.
+            Some(command) if command.contains('.') => write!(
+                f,
+                "this server has not loaded the dsync module, or an old version of it: it does not know {command}"
+            ),
+            _ => write!(f, "{}", self.error),
+        }?;
+        match self.error.code() {
+            Some("NOLIMIT") => f.write_str("; give it with limit()"),
+            _ => Ok(()),
+        }
     }
 }
 

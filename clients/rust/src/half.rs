@@ -8,7 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{RedisResult, Value};
+use redis::Value;
 
 use crate::call::Call;
 use crate::cancel::Cancel;
@@ -47,7 +47,7 @@ pub trait Half: Wait + Clone + Send + Sync + 'static {
     fn attempt(
         &self,
         call: &Call<'_>,
-    ) -> impl Future<Output = RedisResult<Reply<Self::Line>>> + Send;
+    ) -> impl Future<Output = std::result::Result<Reply<Self::Line>, Failure>> + Send;
 
     /// Wait for a message on a channel, so long at most; only for a half that listens. Returns at once after it began to
     /// listen, because the turn may have come before.
@@ -74,6 +74,10 @@ pub trait Half: Wait + Clone + Send + Sync + 'static {
     fn conclude(&self, _: &Command) -> bool {
         false
     }
+
+    /// Sends, by one attempt of who calls it, the command that ends a hold and that a task was to send whose runtime has
+    /// ended.
+    fn conclude_without_runtime(&self, _: &Command) {}
 }
 
 /// What a hold shares with those who renew and watch it.

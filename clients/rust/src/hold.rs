@@ -1,6 +1,7 @@
 //! What a request was granted: a hold, and what members of a group and runs of work have besides.
 
 use std::fmt;
+use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::thread;
@@ -156,6 +157,7 @@ impl<C: Half> Hold<C> {
             renewal.confirm = None;
             commands.insert(0, renewal);
         }
+        let unsent = self.unsent(commands.last());
         let sending = async move {
             let effort = half.settings().effort().with_patience(patience);
             let call = Call {
@@ -163,7 +165,7 @@ impl<C: Half> Hold<C> {
                 keeps_line: is_confirmed,
                 ..Call::new(&commands[0], effort)
             };
-            send(&half, call).await
+            unsent.unless(send(&half, call)).await
         };
         let had_ended = || Err(self.lost_by(loss.unwrap_or(Loss::Ended)));
         let answer = match self.shared.half.to_the_end(None, sending).await {
@@ -185,11 +187,21 @@ impl<C: Half> Hold<C> {
             self.shared.lease.over();
             let half = self.shared.half.clone();
             if patience.is_zero() || !half.conclude(&command) {
+                let unsent = self.unsent(Some(&command));
                 half.clone().in_background(async move {
                     let effort = half.settings().effort().with_patience(patience);
-                    let _ = send(&half, Call::new(&command, effort)).await;
+                    let _ = unsent
+                        .unless(send(&half, Call::new(&command, effort)))
+                        .await;
                 });
             }
+        }
+    }
+
+    fn unsent(&self, command: Option<&Command>) -> Unsent<C> {
+        Unsent {
+            half: self.shared.half.clone(),
+            command: command.cloned(),
         }
     }
 
@@ -202,10 +214,34 @@ impl<C: Half> Hold<C> {
     }
 }
 
+/// The command that ends a hold, until a task has sent it. A runtime that ends drops its tasks, and this ends the hold.
+struct Unsent<C: Half> {
+    half: C,
+    command: Option<Command>,
+}
+
+impl<C: Half> Unsent<C> {
+    async fn unless<T>(mut self, sent: impl Future<Output = T>) -> T {
+        let answer = sent.await;
+        self.command = None;
+        answer
+    }
+}
+
+impl<C: Half> Drop for Unsent<C> {
+    fn drop(&mut self) {
+        if let Some(command) = &mut self.command {
+            command.confirm = None;
+            self.half.conclude_without_runtime(command);
+        }
+    }
+}
+
 impl<C: Half> Drop for Hold<C> {
     /// Releases the hold by one attempt, of a task in the background. If the server does not answer it, a thread or a task
-    /// repeats it for as long as [`release`](Hold::release) would; if the process or the runtime ends first, the lease ends
-    /// the hold. A hold that is lost is released by one attempt in the background.
+    /// repeats it for as long as [`release`](Hold::release) would. If the runtime ends first, or there is none, this thread
+    /// releases the hold by one attempt of at most a second; if the process ends first, the lease ends the hold. A hold that
+    /// is lost is released by one attempt in the background.
     fn drop(&mut self) {
         let release = self.shared.request.verb("RELEASE");
         self.conclude(release, self.patience_of_release());

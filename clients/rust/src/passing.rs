@@ -12,6 +12,9 @@ const CODES: [&str; 5] = ["UNBLOCKED", "NOREPLICAS", "MISCONF", "BUSY", "OOM"];
 /// again, a group that was removed would be answered as one that is finished.
 const OVER: [&str; 3] = ["released", "superseded", "the group was removed"];
 
+/// What a server says that has no room for another connection. It has no code of its own.
+const FULL: &str = "max number of clients";
+
 /// Whether the same request may be sent again.
 pub(crate) fn passes(error: &RedisError) -> bool {
     match error.kind() {
@@ -19,6 +22,9 @@ pub(crate) fn passes(error: &RedisError) -> bool {
         | ErrorKind::Parse
         | ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::ClusterConnectionNotFound => true,
+        ErrorKind::Server(ServerErrorKind::ResponseError) => {
+            error.detail().is_some_and(|it| it.starts_with(FULL))
+        }
         ErrorKind::Server(kind) => matches!(
             kind,
             ServerErrorKind::Moved
@@ -49,6 +55,11 @@ pub(crate) fn tells_the_end(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE")
 }
 
+/// Whether the server has refused who asks before it looked at the command.
+pub(crate) fn is_of_login(error: &RedisError) -> bool {
+    matches!(error.code(), Some("WRONGPASS" | "NOAUTH"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +77,11 @@ mod tests {
         for code in codes.split(' ') {
             assert!(passes(&answer(code, "1 127.0.0.1:7000")), "{code}");
         }
+    }
+
+    #[test]
+    fn full_server_passes() {
+        assert!(passes(&answer("ERR", "max number of clients reached")));
     }
 
     #[test]

@@ -171,7 +171,7 @@ async fn renew<H: Half>(half: &H, due: &Due<H>, left: Duration) {
     };
     let (sent, values) = match half.attempt(&call).await {
         Ok(Reply { sent, values, .. }) => (sent, values),
-        Err(error) => (Moment::now(), vec![Err(Failure::Redis(error)); due.len()]),
+        Err(failure) => (Moment::now(), vec![Err(failure); due.len()]),
     };
     for ((hold, asked), value) in due.iter().zip(values) {
         note(hold, sent, *asked, value);
@@ -183,8 +183,8 @@ fn note<H: Half>(hold: &Shared<H>, sent: Moment, asked: Asked, answer: Result<Va
         Ok(Ok(0)) => hold.lease.ended(),
         Ok(Ok(_)) => hold.lease.renewed(sent, asked),
         Err(Failure::Redis(error)) if tells_the_end(&error) => hold.lease.ended(),
-        Err(why) if !why.may_pass(hold.half.server()) => hold.lease.refused(sent, why),
-        Err(Failure::Redis(_)) => hold.lease.not_renewed(true),
+        Err(why) if !why.may_pass(hold.half.server(), true) => hold.lease.refused(sent, why),
+        Err(Failure::Redis(_) | Failure::NotSent(_)) => hold.lease.not_renewed(true),
         _ => hold.lease.not_renewed(false),
     }
 }

@@ -70,6 +70,8 @@ pub struct Command {
     pub(crate) token: Option<String>,
     /// What is to confirm its answer.
     pub(crate) confirm: Option<Confirm>,
+    /// Whether it renews or ends a hold: RENEW, RELEASE, DONE or FAIL.
+    pub(crate) is_of_hold: bool,
     /// Whether it is answered 1 again when it is repeated: DONE of a run. Of others 0 may be the answer to a repetition.
     pub(crate) is_answered_again: bool,
 }
@@ -81,6 +83,7 @@ impl Command {
             key: None,
             token: None,
             confirm: None,
+            is_of_hold: false,
             is_answered_again: false,
         }
     }
@@ -190,6 +193,7 @@ impl Request {
     pub(crate) fn verb(&self, verb: &str) -> Command {
         let mut command = self.family.command(verb, &self.key);
         command.token(&self.token);
+        command.is_of_hold = true;
         command
     }
 

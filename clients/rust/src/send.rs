@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use crate::bounds;
 use crate::call::Call;
 use crate::cancel::Cancel;
 use crate::clock::Moment;
@@ -35,6 +36,7 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
     let Some(command) = call.commands.last() else {
         return Err(unexpected(&Value::Nil).into());
     };
+    bounds::key(command.key.as_deref())?;
     let fail = |failure: Failure| Err(failure.of(command, half.server().name()));
     let is_cancelled = || call.cancel.is_some_and(Cancel::is_cancelled);
     let cancelled = || Error::Cancelled {
@@ -43,15 +45,16 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
     let within = command.confirm.map(|confirm| confirm.within);
     let mut first_failure = None;
     let mut unconfirmed = None;
+    let mut may_be_done = false;
     let mut pause = FIRST_PAUSE;
     loop {
         if is_cancelled() {
             return Err(cancelled());
         }
         let failure = match half.attempt(&call).await {
-            Err(error) => Failure::Redis(error),
+            Err(failure) => failure,
             Ok(mut reply) => {
-                let is_repeated = reply.is_second || first_failure.is_some();
+                let is_repeated = reply.is_second || may_be_done;
                 let sent = reply.sent;
                 let answer = |reply| Answer {
                     sent,
@@ -93,11 +96,12 @@ pub(crate) async fn send<H: Half>(half: &H, mut call: Call<'_>) -> Result<Answer
         }
         let since = *first_failure.get_or_insert_with(Instant::now);
         let next = pause + within.unwrap_or_default();
-        if !failure.may_pass(half.server()) {
+        may_be_done |= failure.may_be_done();
+        if !failure.may_pass(half.server(), command.is_of_hold) {
             return fail(failure);
         }
         // Opening a connection to a cluster can take seconds, and a replica that stands still is no reason for that.
-        call.is_afresh = matches!(failure, Failure::Redis(_));
+        call.is_afresh = matches!(failure, Failure::Redis(_) | Failure::NotSent(_));
         if !call.is_afresh {
             unconfirmed = Some(failure.clone());
         }

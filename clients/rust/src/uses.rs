@@ -98,6 +98,8 @@ pub(crate) async fn fail<H: Half>(once: &Once<H>, reason: Option<&str>) -> Resul
 async fn ended<H: Half>(half: &H, mut command: Command) -> Result<bool> {
     // Whoever has the token alone does not renew, and nothing else tells that a repeated DONE is the first.
     command.confirm = None;
+    // Nor has it logged in before: a password that is refused is a wrong one.
+    command.is_of_hold = false;
     let answer = send(half, Call::new(&command, half.settings().effort())).await?;
     let may_have_ended = answer.is_repeated && !command.is_answered_again;
     Ok(read::<u64>(&answer.reply)? > 0 || may_have_ended)

@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{RedisError, RedisResult};
+use redis::RedisError;
 use tokio::runtime::Handle;
 
 use crate::aio::announce::{Announcements, Listening};
@@ -15,12 +15,17 @@ use crate::aio::connection::{Connection, Connections};
 use crate::aio::together::Together;
 use crate::call::Call;
 use crate::cancel::Cancel;
+use crate::clock::Moment;
+use crate::confirm::Failure;
 use crate::error::Result;
 use crate::half::{Half, Reply, Shared};
 use crate::renewal::Renewals;
+use crate::request::Command;
+use crate::send::send;
 use crate::server::Server;
 use crate::settings::Settings;
-use crate::signal::{Signal, Wait};
+use crate::signal::{Signal, Wait, lock, now};
+use crate::sync;
 
 /// Connects to the server, and makes locks, semaphores, groups and work-once keys for tasks.
 ///
@@ -34,6 +39,14 @@ pub struct Client {
     announcements: Arc<Announcements>,
     renewals: Arc<Renewals<Client>>,
     together: Arc<Together>,
+    ends: Arc<Mutex<Ends>>,
+}
+
+/// What ends holds whose runtime has ended: a runtime that ends waits for it.
+struct Ends {
+    client: sync::Client,
+    /// When the server did not answer.
+    failed: Option<Moment>,
 }
 
 /// How requests wait. In both ways they stand in the same queue, in the order in which they came.
@@ -63,7 +76,11 @@ impl Client {
             settings: Settings::default(),
             waits: Waits::default(),
             renewals: Arc::default(),
-            together: Arc::new(Together::new(server)),
+            together: Arc::new(Together::new(server.clone())),
+            ends: Arc::new(Mutex::new(Ends {
+                client: sync::Client::new(server),
+                failed: None,
+            })),
         }
     }
 
@@ -105,7 +122,7 @@ impl Half for Client {
         self.waits == Waits::SharedConnection
     }
 
-    async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Connection>> {
+    async fn attempt(&self, call: &Call<'_>) -> std::result::Result<Reply<Connection>, Failure> {
         let is_own = call.blocks.is_some() || call.keeps_line;
         let is_confirmed = call.commands.iter().any(|it| it.confirm.is_some());
         if is_confirmed && !is_own {
@@ -130,10 +147,23 @@ impl Half for Client {
         }
     }
 
-    /// Where no runtime is left, nothing is done: the end of a place or of a lease comes by itself.
+    /// Where no runtime is left, this is dropped: the end of a place comes by itself, and a hold is ended by its drop.
     fn in_background(&self, what: impl Future<Output = ()> + Send + 'static) {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(what);
+        }
+    }
+
+    /// One after the other, so that all have one connection. Where the server has not answered one, the next do not wait
+    /// for it, too.
+    fn conclude_without_runtime(&self, command: &Command) {
+        const AWAY: Duration = Duration::from_secs(5);
+        let mut ends = lock(&self.ends);
+        let is_away = |at| Moment::now().since(at) < AWAY;
+        if !ends.failed.is_some_and(is_away) {
+            let call = Call::new(command, self.settings.courtesy(false));
+            let is_answered = now(send(&ends.client, call)).is_ok();
+            ends.failed = (!is_answered).then(Moment::now);
         }
     }
 

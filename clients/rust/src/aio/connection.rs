@@ -15,7 +15,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::call::Call;
 use crate::clock::Moment;
-use crate::confirm::{Line, is_elsewhere, perform};
+use crate::confirm::{Failure, Line, is_elsewhere, perform};
 use crate::half::Reply;
 use crate::passing::{is_of_connection, passes};
 #[cfg(feature = "cluster-async")]
@@ -64,10 +64,13 @@ impl Connections {
 
     /// Sends commands in one write, and anew where a connection turns out to be closed. When the future is dropped, a
     /// connection on which the server waits is closed.
-    pub(crate) async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Connection>> {
-        let mut is_second = false;
+    pub(crate) async fn attempt(&self, call: &Call<'_>) -> Result<Reply<Connection>, Failure> {
+        let mut closed = None;
         loop {
-            let mut lent = self.lend(call).await?;
+            let mut lent = match self.lend(call).await {
+                Ok(lent) => lent,
+                Err(error) => return Err(closed.map_or(Failure::NotSent(error), Failure::Redis)),
+            };
             let sent = Moment::now();
             let replies = perform(&mut lent.connection, call, &self.server).await;
             let is_lost =
@@ -80,18 +83,18 @@ impl Connections {
                 None if is_lost && !is_closed => lock(&self.idle).clear(),
                 _ => {}
             }
-            let is_last = lent.is_new || !is_closed || (is_second && lent.shared.is_some());
+            let is_last = lent.is_new || !is_closed || (closed.is_some() && lent.shared.is_some());
             match replies {
                 Ok(values) => {
                     return Ok(Reply {
                         sent,
                         values,
-                        is_second,
+                        is_second: closed.is_some(),
                         line: self.take_back(lent, call, is_lost),
                     });
                 }
-                Err(error) if is_last => return Err(error),
-                Err(_) => is_second = true,
+                Err(error) if is_last => return Err(Failure::Redis(error)),
+                Err(error) => closed = Some(error),
             }
         }
     }

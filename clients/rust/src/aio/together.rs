@@ -8,13 +8,14 @@ use std::io;
 use std::iter;
 use std::sync::{Arc, Mutex};
 
-use redis::{RedisError, RedisResult};
+use redis::RedisError;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::aio::connection::{Connection, Connections};
 use crate::call::Call;
+use crate::confirm::Failure;
 use crate::half::Reply;
 use crate::request::Command;
 use crate::server::{Server, Slot};
@@ -25,7 +26,7 @@ use crate::signal::{lock, within};
 struct Asked {
     commands: Vec<Command>,
     effort: Effort,
-    tell: oneshot::Sender<RedisResult<Reply<Connection>>>,
+    tell: oneshot::Sender<Result<Reply<Connection>, Failure>>,
 }
 
 pub(crate) struct Together {
@@ -47,7 +48,7 @@ impl Together {
     pub(crate) async fn attempt(
         self: &Arc<Self>,
         call: &Call<'_>,
-    ) -> RedisResult<Reply<Connection>> {
+    ) -> Result<Reply<Connection>, Failure> {
         let waits = call.commands.iter().filter_map(|it| it.confirm);
         let waits = waits.map(|confirm| confirm.within).max();
         let (tell, told) = oneshot::channel();
@@ -62,7 +63,8 @@ impl Together {
         let limit = call.effort.at_most(call.limit() + connecting);
         let limit = limit + 2 * waits.unwrap_or_default();
         let gone = |_| RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
-        within(limit, async { told.await.map_err(gone)? }).await
+        let told = within(limit, async { told.await.map_err(gone) });
+        told.await.map_err(Failure::Redis)?
     }
 
     /// Gives the worker of the slot what is to be written. Where there is none, starts one.

@@ -14,7 +14,7 @@ use redis::RedisResult;
 use crate::call::Call;
 use crate::cancel::Cancel;
 use crate::clock::Moment;
-use crate::confirm::{is_elsewhere, perform};
+use crate::confirm::{Failure, is_elsewhere, perform};
 use crate::error::Result;
 use crate::half::{Half, Reply, Shared};
 use crate::passing::{is_of_connection, passes};
@@ -130,18 +130,25 @@ impl Half for Client {
         self.renewals.look();
     }
 
-    async fn attempt(&self, call: &Call<'_>) -> RedisResult<Reply<Lent>> {
-        let mut is_second = false;
+    async fn attempt(&self, call: &Call<'_>) -> std::result::Result<Reply<Lent>, Failure> {
+        let mut closed = None;
         loop {
             let idle = self.take_idle(call);
             let is_idle = idle.is_some();
-            let connection = idle.map_or_else(|| self.connect(call.effort), Ok)?;
+            let connection = match idle.map_or_else(|| self.connect(call.effort), Ok) {
+                Ok(connection) => connection,
+                Err(error) => return Err(closed.map_or(Failure::NotSent(error), Failure::Redis)),
+            };
             match self.send_on(connection, call).await {
                 // The server may have closed an idle connection long ago: that tells nothing about the server.
                 Err(error) if is_idle && is_of_connection(&error) && !error.is_timeout() => {
-                    is_second = true;
+                    closed = Some(error);
                 }
-                answer => return answer.map(|reply| Reply { is_second, ..reply }),
+                Err(error) => return Err(Failure::Redis(error)),
+                Ok(reply) => {
+                    let is_second = closed.is_some();
+                    return Ok(Reply { is_second, ..reply });
+                }
             }
         }
     }

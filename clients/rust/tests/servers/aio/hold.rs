@@ -70,6 +70,31 @@ async fn dropped_hold_is_released() {
     lock.acquire_for(LONG).await.unwrap();
 }
 
+/// The tasks that are to release what `main` drops at its end are dropped with the runtime, most of them before they began.
+#[test]
+fn hold_dropped_at_the_end_of_its_runtime_is_released() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let (lock, once) = (client.lock("jobs"), client.once("invoice"));
+    let runtime = || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap()
+    };
+    runtime().block_on(async {
+        let _hold = lock.acquire().await.unwrap();
+        let _run = once.begin().await.unwrap();
+    });
+    let left = runtime().block_on(async {
+        assert!(!lock.locked().await.unwrap(), "the lock is held");
+        assert!(matches!(once.try_begin().await, Ok(Begun::Run(_))));
+        lock.acquire().await.unwrap()
+    });
+    // No runtime is left that could have a task.
+    drop(left);
+    let other = dsync_client::Client::open(server.url()).unwrap();
+    assert!(!other.lock("jobs").locked().unwrap(), "the lock is held");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn panic_in_the_work_releases_the_lock_and_fails_the_run() {
     let server = Server::start();
