@@ -113,6 +113,8 @@ fn option_that_no_server_takes_is_named_with_its_value_and_bound() {
         lock().lease(31 * day).acquire(),
         ["lease", "2678400s", "1 ms to 30 days"],
     );
+    let without_key = client.lock("").acquire();
+    assert_names(without_key, ["key", "0", "1 byte or more"]);
     let margin = lock().lease(10 * SECOND).margin(10 * SECOND);
     assert_names(margin.acquire(), ["margin", "10s", "less than the lease"]);
     let short = lock().max_hold(SECOND).acquire();
