@@ -116,9 +116,12 @@ impl<C: Half> Hold<C> {
         self.ensure_held()
     }
 
+    /// A hold that was lost before is told as lost, also where the server still had it.
     pub(crate) async fn give_back(&mut self) -> Result<()> {
         let release = self.shared.request.verb("RELEASE");
-        self.settle(release, self.patience_of_release()).await
+        let loss = self.loss();
+        let answer = self.settle(release, self.patience_of_release()).await;
+        loss.map_or(answer, |loss| Err(self.lost_by(loss)))
     }
 
     /// A hold that is lost already is released by one attempt.

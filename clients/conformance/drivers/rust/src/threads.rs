@@ -85,7 +85,9 @@ impl Driver {
                 let fences: Vec<u64> = holders.iter().map(|holder| holder.fence).collect();
                 Ok(json!({ "is": "holders", "fences": fences }))
             }
-            "once" => Ok(json!({ "is": "cannot", "why": "its results are bytes" })),
+            "once" => Ok(
+                json!({ "is": "cannot", "why": "call takes and gives bytes, and the program calls it again" }),
+            ),
             "locked" => {
                 let (client, key) = (self.client.get().expect("a client"), order.text("key"));
                 let is_locked = match order.text("family") {
