@@ -47,7 +47,14 @@ impl Servers {
     /// Returns what an error of the client library is for the caller of this tool. `name` is what was asked for, in words.
     pub fn failure(&self, name: &str, error: &Error) -> Failure {
         match error {
-            Error::Redis(error) => Failure::of_server(&self.name(), error),
+            Error::Redis(error) => {
+                let failure = Failure::of_server(&self.name(), error);
+                // A sign of life is about no key.
+                match error.key() {
+                    Some(_) => Failure::new(failure.status, format!("{name}: {failure}")),
+                    None => failure,
+                }
+            }
             Error::WorkFailed {
                 reason, attempts, ..
             } => {

@@ -89,7 +89,10 @@ fn refusals_are_told_in_own_words() {
             &["run", "--semaphore", "two", "--permits", "5", "--", "true"],
             "PERMITS 5 is more than the limit in force, 2",
         ),
-        (&["run", "--once", "k", "--", "true"], "has another type"),
+        (
+            &["run", "--once", "k", "--", "true"],
+            "work 'k': 127.0.0.1:",
+        ),
         (&["revoke", "k", "1"], "no key of dsync"),
     ];
     for (arguments, text) in cases {
