@@ -4,10 +4,10 @@ import type { Holder } from './replies.js';
 
 /** The base class of the errors of this package. */
 export class DsyncError extends Error {
+    override readonly name: string = 'DsyncError';
     constructor(message: string, options?: ErrorOptions) {
         // Without a cause the error has no such property.
         super(message, options?.cause === undefined ? undefined : options);
-        this.name = new.target.name;
     }
 }
 
@@ -16,6 +16,7 @@ export class DsyncError extends Error {
  * answer, if one did; the message then has its reason and the address of the server.
  */
 export class NotAcquired extends DsyncError {
+    override readonly name: string = 'NotAcquired';
     /** @internal */
     constructor(
         readonly key: string,
@@ -38,6 +39,7 @@ export class NotAcquired extends DsyncError {
 
 /** The hold has ended, or its lease has run out without an answer from the server: somebody else may hold the key now. */
 export class HoldLost extends DsyncError {
+    override readonly name: string = 'HoldLost';
     /** @internal */
     constructor(readonly key: string, readonly fence: number | string, why: string, cause?: unknown) {
         super(`the hold ${fence} of '${shown(key)}' is lost: ${why}`, { cause });
@@ -49,6 +51,7 @@ export class HoldLost extends DsyncError {
  * again elsewhere. With `disk` the disk of the primary counts as one of `have` and of `wanted`.
  */
 export class NotConfirmed extends DsyncError {
+    override readonly name: string = 'NotConfirmed';
     /** Whether asking again changes nothing. @internal */
     readonly _isFinal: boolean;
 
@@ -70,6 +73,7 @@ interface Why {
 
 /** The work of work-once has failed as often as `maxAttempts` allows. */
 export class WorkFailed extends DsyncError {
+    override readonly name: string = 'WorkFailed';
     /** `reason` is that of the last attempt. @internal */
     constructor(readonly key: string, readonly reason: string, readonly attempts: number) {
         super(`'${shown(key)}' failed after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}: ${shown(reason)}`);

@@ -20,10 +20,8 @@ export function lockWords(options: LockOptions): string[] {
 }
 
 /** Resolves to whether anybody has the lock; a hold that has ended and rests included. It takes nothing. */
-lock.locked = async (client: Client, key: string): Promise<boolean> => {
-    const { holders } = await infoOf(client, 'DLOCK', key);
-    return Number(holders) > 0;
-};
+lock.locked = async (client: Client, key: string): Promise<boolean> =>
+    Number((await infoOf(client, 'DLOCK', key)).holders) > 0;
 
 /** Resolves to who holds the lock, 1,000 at most. It takes nothing. */
 lock.holders = async (client: Client, key: string): Promise<Holder[]> => holdersOf(await infoOf(client, 'DLOCK', key));

@@ -131,14 +131,9 @@ const TIME = [0, Infinity] as const;
 
 /** The least and the most that numbers may be. Those that are not 0 are whole. */
 const BOUNDS = {
-    leaseMs: [1, 30 * DAY_MS],
-    minHoldMs: [1, 30 * DAY_MS],
-    keepMs: [1, 3_650 * DAY_MS],
-    withinMs: [1, Infinity],
-    maxHoldMs: [1, Infinity],
-    placeMs: [1_000, 60_000],
-    retryDelayMs: [0, 30 * DAY_MS],
-    delayMs: [0, 30 * DAY_MS],
+    ...{ leaseMs: [1, 30 * DAY_MS], minHoldMs: [1, 30 * DAY_MS], keepMs: [1, 3_650 * DAY_MS] },
+    ...{ withinMs: [1, Infinity], maxHoldMs: [1, Infinity], placeMs: [1_000, 60_000] },
+    ...{ retryDelayMs: [0, 30 * DAY_MS], delayMs: [0, 30 * DAY_MS] },
     ...{ waitMs: TIME, marginMs: TIME, retryForMs: TIME },
     ...{ limit: COUNT, permits: COUNT, laneLimit: COUNT, maxAttempts: COUNT, jobs: COUNT },
 } as const;

@@ -44,7 +44,7 @@ function nudge(): boolean {
 type State = 'held' | 'ended' | 'lost';
 
 /** Ends the renewals of holds that were collected. Reading a WeakRef now and then instead would keep what it refers to. */
-const collected = new FinalizationRegistry<Renewal>((renewal) => renewal.forget());
+const collected = new FinalizationRegistry<Renewal>((renewal) => (renewal.isForgotten = true));
 
 /** The renewals of one client. */
 export class Renewals {
@@ -86,7 +86,8 @@ export class Renewal {
     readonly #lease: Lease;
     /** The hold, until it is renewed for the first time: most have ended by then, and need nothing that watches them. */
     #hold: object | undefined;
-    #isForgotten = false;
+    /** Whether nobody has the hold any more: it is not renewed again. */
+    isForgotten = false;
     /** The lease that is asked for, and the last one that the server has granted. */
     #leaseMs: number;
     #grantedMs: number;
@@ -149,7 +150,7 @@ export class Renewal {
         }
         if (this.#lease.isLast) {
             this.#lose(`it was held for as long as maxHoldMs allows, ${this.claim.maxHoldMs} ms`);
-        } else if (this.#isForgotten) {
+        } else if (this.isForgotten) {
             this.#lose('it was not renewed, because the program does not refer to it any more');
         } else {
             this.#lose(`its lease runs out, and ${this.claim.server} has not renewed it`, this.#failure);
@@ -211,11 +212,6 @@ export class Renewal {
         return performance.now() - sent.agoMs + this.#leaseMs / 3;
     }
 
-    /** Nobody has the hold any more: it is not renewed again. */
-    forget(): void {
-        this.#isForgotten = true;
-    }
-
     #stop(state: State): void {
         this.#state = state;
         this.#hold = undefined;
@@ -238,7 +234,7 @@ export class Renewal {
             this.#isJumpSeen = true;
             this.#renewAt = performance.now();
         }
-        const dueMs = this.#isForgotten ? Infinity : this.#renewAt - performance.now();
+        const dueMs = this.isForgotten ? Infinity : this.#renewAt - performance.now();
         // What is due soon goes along.
         if (dueMs <= this.#leaseMs / 100 && !this.#isRenewing) {
             if (this.#hold !== undefined) {

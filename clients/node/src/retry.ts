@@ -30,6 +30,7 @@ const PASSING_CODES = new Set<unknown>([
 
 /** The answer to a request is overdue. */
 export class Unanswered extends DsyncError {
+    override readonly name: string = 'Unanswered';
     /** Names the server and the key. */
     static of(library: Library, key: string, ms: number, cause?: unknown): Unanswered {
         const why = cause === undefined ? '' : `: ${reasonOf(cause)}`;
@@ -40,6 +41,7 @@ export class Unanswered extends DsyncError {
 
 /** The client does not know now which server has the key. */
 export class PrimaryUnknown extends DsyncError {
+    override readonly name: string = 'PrimaryUnknown';
     constructor(key: string) {
         super(`the primary of '${shown(key)}' is not known`);
     }

@@ -480,3 +480,9 @@ test('unknown option is an error that names it, and nothing is sent', async () =
         await assert.rejects(call(), { name: 'TypeError', message: /has no option 'lease', only / });
     }
 });
+
+test('errors keep their names in a bundle, which renames classes', () => {
+    class t extends dsync.NotAcquired {}
+    class u extends dsync.HoldLost {}
+    assert.deepEqual([new t('k', [], '', 'host').name, new u('k', 7, 'why').name], ['NotAcquired', 'HoldLost']);
+});
