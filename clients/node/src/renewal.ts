@@ -26,7 +26,7 @@ let nudgedAt = -Infinity;
 
 /**
  * A process that only waits allocates nothing, and V8 looks for what is forgotten only when something is allocated. So each
- * hold makes it look once, and a process does so at most every five seconds. Returns whether it has.
+ * hold makes it look three times, and a process does so at most every five seconds. Returns whether it has.
  */
 function nudge(): boolean {
     if (performance.now() - nudgedAt < NUDGES_EVERY_MS) {
@@ -95,7 +95,8 @@ export class Renewal {
     #unanswered: Term | undefined;
     #renewAt: number;
     #isRenewing = false;
-    #isNudged = false;
+    /** The first one may come while the hold is still on the stack, or in a generation that is not looked at. */
+    #nudgesLeft = 3;
     /** Whether a renewal was asked for because of a jump of the clocks since the last one that was answered. */
     #isJumpSeen = false;
     #failure: unknown;
@@ -241,7 +242,7 @@ export class Renewal {
                 collected.register(this.#hold, this, this);
                 this.#hold = undefined;
             }
-            this.#isNudged ||= nudge();
+            this.#nudgesLeft -= Number(this.#nudgesLeft > 0 && nudge());
             void this.#renewInBackground();
         }
         // While a renewal is on its way nothing else is sent; but the clock goes on, whether the server answers or not.
