@@ -3,6 +3,7 @@
 'use strict';
 
 const assert = require('node:assert/strict');
+const { EventEmitter } = require('node:events');
 const { inspect } = require('node:util');
 
 const { ReplyError } = require('ioredis5');
@@ -192,6 +193,26 @@ test('refused password is told to who asks, also while the client is silent', as
     const begun = performance.now();
     await assert.rejects(dsync.lock(client, 'k'), /WRONGPASS/);
     assert.ok(performance.now() - begun < 10_000, 'it is told when the next request is refused, and not after half a minute');
+});
+
+// It was written right behind a greeting that was refused, and carried out as the server's default user.
+test('node-redis is given a request when it has been greeted', async () => {
+    const { answered } = KINDS.find(({ name }) => name === 'node-redis');
+    const answer = (...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 1);
+    const client = Object.assign(new EventEmitter(), nodeRedisStandIn(answer), { isReady: false });
+    client.on('error', () => {});
+    const isWaiting = () => client.listenerCount('ready') > 0;
+    const refused = assert.rejects(dsync.lock(client, 'k', { waitMs: 0 }), /WRONGPASS/);
+    await eventually(isWaiting, 'the request waits for the greeting');
+    client.emit('error', answered('WRONGPASS invalid username-password pair'));
+    await refused;
+    const asked = dsync.lock(client, 'k', { waitMs: 0 });
+    await eventually(isWaiting, 'the next one waits, too');
+    assert.deepEqual(client.commands, []);
+    client.isReady = true;
+    client.emit('ready');
+    assert.equal((await asked).fence, 7);
+    assert.equal(client.listenerCount('ready') + client.listenerCount(EventEmitter.errorMonitor), 0);
 });
 
 test('result of work is asked for again after errors that pass', async () => {

@@ -1,17 +1,21 @@
 // node-redis (the package `redis`): createClient, createCluster and createSentinel.
 
+import { errorMonitor } from 'node:events';
+
 import slotOf from 'cluster-key-slot';
 
 import type { Reply } from '../replies.js';
-import { ANSWER_MS, PrimaryUnknown, Unanswered } from '../retry.js';
+import { ANSWER_MS, isAnswer, PrimaryUnknown, Unanswered } from '../retry.js';
 import { bounded } from '../timing.js';
 import { type Address, connected, type Connection, type Library, masked, type Words } from './library.js';
 
 /** What is used of a client of one server, or of a connection. */
 export interface Plain {
     readonly isOpen?: boolean;
+    readonly isReady?: boolean;
     readonly options?: {
         database?: number;
+        disableOfflineQueue?: boolean;
         commandOptions?: object;
         socket?: { host?: string; port?: number; path?: string };
     };
@@ -21,8 +25,9 @@ export interface Plain {
     /** node-redis 4 does not have it. */
     destroy?(): unknown;
     disconnect(): unknown;
-    on(event: string, listener: () => void): void;
+    on(event: string | symbol, listener: (error: unknown) => void): void;
     once(event: string, listener: () => void): void;
+    off(event: string | symbol, listener: (error: unknown) => void): void;
     subscribe(channel: string, listener: () => void): Promise<unknown>;
     unsubscribe(channel: string): Promise<unknown>;
     sSubscribe(channel: string, listener: () => void): Promise<unknown>;
@@ -93,9 +98,9 @@ export class NodeRedis implements Library {
             return masked(words, this.#cluster.sendCommand(key, false, words));
         }
         if (this.#sentinel !== undefined) {
-            return this.#withPrimary(this.#sentinel, (plain) => masked(words, plain.sendCommand(words)));
+            return this.#withPrimary(this.#sentinel, (plain) => sendGreeted(plain, words));
         }
-        const reply = masked(words, this.#plain.sendCommand(words));
+        const reply = sendGreeted(this.#plain, words);
         if (!this.#isDatabaseAsked) {
             // In time: it must be known when the client does not answer.
             this.#isDatabaseAsked = true;
@@ -224,8 +229,47 @@ export class NodeRedis implements Library {
                 told('');
             }
         };
-        await this.#plain.sendCommand(['CLIENT', 'INFO']).then((info) => told(String(info)), refused);
+        await sendGreeted(this.#plain, ['CLIENT', 'INFO']).then((info) => told(String(info)), refused);
     }
+}
+
+/** What waits for each client that is connecting now. */
+const greetings = new WeakMap<Plain, Promise<void>>();
+
+/**
+ * Sends a command when the client has been greeted. While it connects it writes commands right behind its greeting: the
+ * server carries them out as the default user when it refuses the password.
+ */
+async function sendGreeted(plain: Plain, words: Words): Promise<Reply> {
+    if (plain.isOpen && plain.isReady === false && !plain.options?.disableOfflineQueue) {
+        const greeting = greetings.get(plain) ?? greeted(plain);
+        greetings.set(plain, greeting);
+        await greeting;
+    }
+    return masked(words, plain.sendCommand(words));
+}
+
+/** Resolves when the client is ready, or is closed. Rejects when the server refuses its greeting. */
+function greeted(plain: Plain): Promise<void> {
+    return new Promise((resolve, reject) => {
+        const over = () => {
+            ['ready', 'end'].forEach((event) => plain.off(event, over));
+            plain.off(errorMonitor, failed);
+            greetings.delete(plain);
+            resolve();
+        };
+        const failed = (error: unknown) => {
+            if (isAnswer(error)) {
+                reject(error);
+            }
+            if (isAnswer(error) || !plain.isOpen) {
+                over();
+            }
+        };
+        ['ready', 'end'].forEach((event) => plain.on(event, over));
+        // Where the caller does not listen to errors, they end the process as before.
+        plain.on(errorMonitor, failed);
+    });
 }
 
 function close(connection: Plain): void {
