@@ -238,7 +238,8 @@ const greetings = new WeakMap<Plain, Promise<void>>();
 
 /**
  * Sends a command when the client has been greeted. While it connects it writes commands right behind its greeting: the
- * server carries them out as the default user when it refuses the password.
+ * server carries them out as the default user when it refuses the password. What it is given in the very moment in which its
+ * connection closes is still written so: a server with passwords should have its default user off.
  */
 async function sendGreeted(plain: Plain, words: Words): Promise<Reply> {
     if (plain.isOpen && plain.isReady === false && !plain.options?.disableOfflineQueue) {
