@@ -249,8 +249,8 @@ macro_rules! calls {
             /// five seconds more, as a server that takes over gives the lease anew; a hold that is lost already is released
             /// by one attempt. For tasks, it goes on when the future is dropped.
             ///
-            /// Returns [`Error::HoldLost`](crate::Error::HoldLost) when the hold is lost, or had ended before: others may have
-            /// worked at the same time.
+            /// Returns [`Error::HoldLost`](crate::Error::HoldLost) when the hold is lost, or had ended before: others may
+            /// have worked at the same time.
             pub $($async)? fn release(mut self) -> Result<()> {
                 $run!(self.give_back())
             }

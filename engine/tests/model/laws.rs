@@ -591,7 +591,10 @@ impl Laws {
             after.0.abs_diff(next) <= RECORD_US,
             "{after:?}, not {next}: minutes past what it knows, hours past the clock: {beginning:?}"
         );
-        assert!(after >= self.last_granted, "no fence that was given is above it");
+        assert!(
+            after >= self.last_granted,
+            "no fence that was given is above it"
+        );
         self.last_fence = after;
         self.places.retain_mut(|place| {
             place.waiter = None;

@@ -12,7 +12,8 @@
 //! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `indexes`, `rests`, `pauses`,
 //!   `rounds`, `once`, `delays`, `idle`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `overview`,
 //!   `freed`;
-//! - several servers: `cluster`, `follow`, `paces`, `fence_worlds`; large numbers: `long_queues`, `slices`; what keys take: `memory`;
+//! - several servers: `cluster`, `follow`, `paces`, `fence_worlds`; large numbers: `long_queues`, `slices`; what keys
+//!   take: `memory`;
 //! - `exhaustive`: all sequences of a few steps; `interleavings`: all that three clients can bring about in more steps;
 //!   `history`: random histories.
 
