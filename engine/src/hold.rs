@@ -27,7 +27,7 @@ pub struct Hold {
     /// The token, if it is a UUID, or a text of the length in `word`; otherwise zeros, and `extras` has its text.
     token: [u8; 16],
     /// When the lease runs out by this server's lease clock. It counts only if it is not before the moment at
-    /// which this server last took over: see `role`.
+    /// which this server last took over: see `term`.
     pub due: LeaseUs,
     /// The fence, the marks, and the high bits of the client: see `bits`.
     word: u64,
