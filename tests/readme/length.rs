@@ -9,6 +9,9 @@ use crate::{documents, parsed, read};
 
 const MOST_WORDS: usize = 1800;
 
+/// The longest that the changelog says of one version, in lines, so that what a user gains is seen at once.
+const MOST_LINES: usize = 120;
+
 /// Pages in which something is looked up; the other pages link to their chapters.
 const REFERENCES: [&str; 6] = [
     "cli/README.md",
@@ -63,6 +66,16 @@ fn no_page_of_users_has_more_than_1800_words() {
         .filter(|(words, _)| *words > MOST_WORDS)
         .collect();
     assert!(long.is_empty(), "more than {MOST_WORDS} words: {long:#?}");
+}
+
+#[test]
+fn changelog_has_at_most_120_lines_for_a_version() {
+    let text = read(Path::new("CHANGELOG.md"));
+    for version in text.split("\n## ").skip(1) {
+        let lines = version.lines().count();
+        let name = version.lines().next().unwrap_or_default();
+        assert!(lines <= MOST_LINES, "{name}: {lines} lines");
+    }
 }
 
 #[test]
