@@ -15,7 +15,7 @@ from ._sync._claims import Claim, Group, Semaphore, all_of, group, lock, once, s
 from ._sync._hold import Hold
 from .errors import DsyncError, Holder, HoldLost, NotAcquired, NotConfirmed, WorkFailed
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "Claim",
