@@ -15,8 +15,9 @@ commit_of() {
     0.3.0) echo 34ea1b4 ;;
     0.3.1) echo 27bc65c ;;
     0.4.0) echo 81ecae8 ;;
+    0.5.0) echo 27638a6 ;;
     *)
-        echo "dsync: there is no version $1 to upgrade from; there are 0.2.0, 0.3.0, 0.3.1 and 0.4.0" >&2
+        echo "dsync: there is no version $1 to upgrade from; there are 0.2.0, 0.3.0, 0.3.1, 0.4.0 and 0.5.0" >&2
         return 1
         ;;
     esac
@@ -35,7 +36,7 @@ cargo build --release
 DSYNC_UPGRADE_SECONDS=${SECONDS:-10}
 DSYNC_SEED=${SEED:-$(date +%s)}
 export DSYNC_UPGRADE_SECONDS DSYNC_SEED
-for version in ${VERSIONS:-0.2.0 0.3.0 0.3.1 0.4.0}; do
+for version in ${VERSIONS:-0.2.0 0.3.0 0.3.1 0.4.0 0.5.0}; do
     commit=$(commit_of "$version")
     home=$PWD/target/versions/$version
     module=$home/libdsync.so
