@@ -15,7 +15,7 @@ from servers import eventually
 from story import GONE, GRANTED, QUEUED, REQUEST, Script, Story, script
 
 import dsync
-from dsync import _lease, _protocol, _steps
+from dsync import _lease, _protocol, _retry, _steps
 from dsync._claim import in_order
 from dsync._lease import Lease, default_margin
 from dsync._protocol import Done, Granted
@@ -226,6 +226,10 @@ def test_end_goes_on_over_a_refused_greeting(story: Story) -> None:
         assert story.run(end("DONE"), error, 1)
         with pytest.raises(type(error)):
             story.run(acquire(), error, 1)
+    own = TimeoutError("of signal.alarm")
+    own.is_unsent = True  # type: ignore[attr-defined]
+    with pytest.raises(TimeoutError):
+        story.run(end("DONE"), own, 1)
 
 
 def test_refused_done_becomes_fail_and_the_refusal_is_raised(story: Story) -> None:
@@ -331,9 +335,10 @@ def test_alarms_ring_in_order_and_not_when_cancelled() -> None:
 
 def test_sentinel_that_refuses_is_passed_over_unless_all_do() -> None:
     """While a password was being rotated, one after the other, the first that had the new one ended each request."""
-    known = {"a": redis.AuthenticationError("WRONGPASS"), "b": redis.ConnectionError("gone"), "c": 7}
 
     def ask(*hosts: str) -> Any:
+        refusal, own = redis.AuthenticationError("WRONGPASS"), TimeoutError("of signal.alarm")
+        known = {"a": refusal, "b": redis.ConnectionError("gone"), "c": 7, "d": own}
         guides = _Guides("Sentinel", [Source(redis.Connection, {"host": host, "port": 1}) for host in hosts])
 
         async def send(source: Source, *_: Any) -> Any:
@@ -345,10 +350,15 @@ def test_sentinel_that_refuses_is_passed_over_unless_all_do() -> None:
         return complete(guides.ask(send, ["SENTINEL", "MASTERS"], lambda _, reply: reply, _lease.now() + 9))
 
     assert ask("a", "b", "c") == 7
-    with pytest.raises(redis.ConnectionError, match="Sentinel a:1: WRONGPASS; Sentinel b:1: gone"):
-        ask("a", "b")
-    with pytest.raises(redis.AuthenticationError, match="Sentinel a:1: WRONGPASS"):
-        ask("a")
+    # A refusal counts more than a connection that failed, and passes while another one may accept.
+    for hosts, may_pass in (("a",), False), (("b", "a"), True):
+        with pytest.raises(redis.AuthenticationError, match="the Sentinel at a:1: WRONGPASS") as raised:
+            ask(*hosts)
+        assert _retry.passes(raised.value) is may_pass
+    with pytest.raises(redis.ConnectionError, match="the Sentinel at b:1: gone"):
+        ask("b")
+    with pytest.raises(TimeoutError, match=r"signal\.alarm"):
+        ask("d", "c")
 
 
 def test_alarms_that_are_cancelled_are_forgotten() -> None:

@@ -13,7 +13,7 @@ from typing import Any, AsyncContextManager, Optional
 
 from ._confirm import Part, commit, patience
 from ._protocol import Words
-from ._retry import is_reply, unsent
+from ._retry import is_reply, note, refuses_the_certificate, unsent
 from ._source import Source
 
 #: No reply, as opposed to a reply that is null.
@@ -56,7 +56,9 @@ class Line(ABC):
         told, connection = self.source.told, self._connection
         try:
             await _settled(connection.connect() if told is None else connection.connect_to(told))
-        except BaseException:
+        except BaseException as error:
+            if refuses_the_certificate(error):
+                note(error, may_pass=False)
             await self.close()
             raise
         self._is_connected = True

@@ -16,7 +16,7 @@ from ._lease import now
 from ._line import Line
 from ._mutex import taking
 from ._protocol import Words
-from ._retry import passes, unsent
+from ._retry import passes_for_a_hold, unsent
 from ._route import route_of
 from ._source import Source, is_cluster, name
 from ._times import ANSWER_WITHIN
@@ -147,7 +147,7 @@ class Performer(ABC):
                 reply = replies[part] = trouble or part.replies[-1]
                 if not isinstance(reply, Exception):
                     continue
-                if passes(reply):
+                if passes_for_a_hold(reply):
                     self.route.doubt(source)
                 if self.route.redirected(reply, source) is not None and now() < deadline:
                     try:

@@ -48,6 +48,9 @@ def passes(error: BaseException) -> bool:
     It goes by the classes of the libraries, not by their names: a TimeoutError that a program raises in its handler of
     a signal is meant to end the wait.
     """
+    noted: Optional[bool] = getattr(error, "may_pass", None)
+    if noted is not None:
+        return noted
     # A look-up of a name can fail for a moment.
     if isinstance(error, (ConnectionError, socket.gaierror, NotConfirmed)):
         return True
@@ -68,6 +71,22 @@ def is_reply(error: BaseException) -> bool:
     return _is_one_of(error, "ResponseError")
 
 
+def note(error: BaseException, *, may_pass: bool) -> None:
+    """Notes whether this error passes, where its class does not tell."""
+    error.may_pass = may_pass  # type: ignore[attr-defined]
+
+
+def is_of_the_program(error: BaseException) -> bool:
+    """Returns whether it comes neither from a server nor from a connection."""
+    return not (passes(error) or is_reply(error) or concerns_the_connection(error))
+
+
+def refuses_the_certificate(error: BaseException) -> bool:
+    """Returns whether the certificate of the server was not accepted; the libraries make a ConnectionError of that."""
+    refusal = getattr(sys.modules.get("ssl"), "SSLCertVerificationError", ())
+    return isinstance(error.__cause__ or error.__context__, refusal)
+
+
 def unsent(error: BaseException) -> None:
     """Notes that this error came before the command was sent."""
     error.is_unsent = True  # type: ignore[attr-defined]
@@ -85,9 +104,11 @@ def is_in_doubt(error: BaseException) -> bool:
 def passes_for_a_hold(error: BaseException) -> bool:
     """Returns whether another attempt to end a hold can succeed.
 
-    What a server refuses before it looks at the command is no answer to it: a greeting, or a password that is being
-    rotated.
+    What is refused before the server looks at the command is no answer to it: a greeting, or a password or a
+    certificate that is being rotated.
     """
+    if is_of_the_program(error):
+        return False
     return passes(error) or is_unsent(error) or _is_one_of(error, *_LASTING[:2])
 
 

@@ -12,7 +12,7 @@ from typing import Any, Awaitable, Callable, Iterable, Optional, TypeVar
 from ._confirm import Part
 from ._lease import now
 from ._protocol import Words, text
-from ._retry import passes, redirection
+from ._retry import is_of_the_program, note, passes, passes_for_a_hold, redirection
 from ._source import Address, Source, is_cluster, name, source_of_pool
 from ._times import LOOK_UP_WITHIN
 
@@ -40,7 +40,7 @@ class Route:
 
     def blame(self, source: Source, error: Exception, key: Any) -> None:
         """Has the next request look afresh if it may find another server, and the error name server and key."""
-        if passes(error):
+        if passes_for_a_hold(error):
             self.doubt(source)
         name(error, source.name, repr(key))
 
@@ -68,11 +68,13 @@ class _Guides:
     ) -> Result:
         """Returns what the first one says of whose reply something can be read.
 
-        One that refuses, while its password is being rotated, is passed over; the refusal of all of them is final.
+        One that refuses, or whose certificate is refused, is passed over: its password may be half-way through its
+        rotation. If nobody tells, the first refusal is the error. It passes, unless all of them refuse.
         """
-        troubles, refusals = [], []
+        troubles: list[str] = []
+        refusals: list[Exception] = []
         for source in list(self._sources):
-            known_as = f"{self._what} {source.name}"
+            known_as = f"the {self._what} at {source.name}"
             try:
                 within = min(LOOK_UP_WITHIN, deadline - now())
                 if within <= 0:
@@ -83,12 +85,15 @@ class _Guides:
                     return found
                 troubles.append(f"{known_as}: it knows none")
             except Exception as error:
+                if is_of_the_program(error):
+                    raise
                 troubles.append(f"{known_as}: {error}")
                 self.ask_last(source)
                 if not passes(error):
-                    name(error, known_as)
+                    error.args = (troubles[-1],)
                     refusals.append(error)
-        if refusals and len(refusals) == len(troubles):
+        if refusals:
+            note(refusals[0], may_pass=len(refusals) < len(troubles))
             raise refusals[0]
         raise self._sources[0].error("ConnectionError", f"no primary is found ({'; '.join(troubles)})")
 

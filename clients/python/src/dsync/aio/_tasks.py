@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
 import os
 import sys
@@ -13,7 +14,7 @@ from .._confirm import Part, patience
 from .._lease import now
 from .._line import Line
 from .._performer import Performer, Result
-from .._retry import is_unsent, log, unsent
+from .._retry import concerns_the_connection, is_reply, is_unsent, log, unsent
 from .._source import Source
 from .._times import ANSWER_WITHIN
 
@@ -115,12 +116,14 @@ class Shared:
         self.is_over = True
         waiting = [over for _, _, over in self._out + self._asked if not over.done()]
         self._out, self._asked = [], []
-        for index, over in enumerate(waiting):
-            # The first one is told why. Each has an error of its own, as each names another key.
-            error = self._line.source.error("ConnectionError", str(why) or "the connection was closed")
+        told = why
+        if not (is_reply(why) or concerns_the_connection(why)):
+            told = self._line.source.error("ConnectionError", str(why) or "the connection was closed")
             if is_unsent(why):
-                unsent(error)
-            over.set_exception(why if index == 0 and isinstance(why, Exception) else error)
+                unsent(told)
+        for index, over in enumerate(waiting):
+            # Only the first one is told what is wrong with the program. Each error names another key.
+            over.set_exception(why if index == 0 and isinstance(why, Exception) else copy.copy(told))
         await self._line.close()
         if self._working is not None and self._working is not asyncio.current_task():
             self._working.cancel()
