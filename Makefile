@@ -13,7 +13,7 @@ export PORT
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-matrix test-clients test-metrics test-packages test-arm64 test-images test-docs bugs \
 	mutants fuzz fuzz-engine test-memory test-upgrades soak server-suites compare-modules bench bench-growth bench-peers \
-	bench-instructions bench-quick lint lint-clients licences docs install cli install-cli deb dist clean
+	bench-clients bench-instructions bench-quick lint lint-clients licences docs install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -91,6 +91,9 @@ bench-growth: ## show how costs grow with waiters, held locks, holders and conte
 
 bench-peers: ## compare with other lock algorithms and libraries, which are installed under target/peers
 	@sh scripts/bench-peers.sh
+
+bench-clients: ## measure what the client packages cost beside their libraries' own commands (ONLY="python ...", SERVER=, MODULE=)
+	@sh scripts/bench-clients.sh
 
 bench-instructions: ## count the instructions that the server executes for an operation (SERVER=, MODULE=, OLD=, ONLY=, OUT=)
 	@sh scripts/bench-instructions.sh
