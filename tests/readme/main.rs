@@ -14,6 +14,7 @@
 mod code;
 mod length;
 mod questions;
+mod times;
 mod track_record;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
