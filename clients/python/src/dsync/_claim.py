@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import json
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, ClassVar, Generic, Mapping, Optional, TypeVar, Union
 from typing import cast as _cast
 
 from . import _protocol, _steps
@@ -90,6 +90,28 @@ class BlockBase(Generic[Held]):
             raise WorkFailed(self.key, outcome.reason, outcome.attempts)
         raise await _steps.not_acquired(talk, request, self._settings.wait == 0)
 
+    async def _take(self) -> Held:
+        return self._again() or self._begun(await self._performer.of(self._client).run(self._asking, self.key))
+
+    @contextlib.asynccontextmanager
+    async def _around(self) -> AsyncIterator[Held]:
+        """A block around the call of a function."""
+        run = self._performer.of(self._client).run
+        held = await self._take()
+        self._entered(held)
+        try:
+            yield held
+        except BaseException as error:
+            await run(self._leaving, self.key, held, error)
+            raise
+        await run(self._leaving, self.key, held, None)
+
+    def _entered(self, held: Any) -> None:
+        """Has the loss of the hold cancel the work of a block, where that can be done."""
+        hold = held.hold if isinstance(held, Run) else held
+        if hold is not None:
+            hold._enter()
+
     def _again(self) -> Optional[Held]:
         """Returns what this thread or task holds of the key already, entered once more."""
         return None
@@ -113,14 +135,27 @@ def check_function(function: Callable[..., Any], performer: type[Performer]) -> 
         raise TypeError(f"{function!r} belongs to {'dsync' if performer.is_async else 'dsync.aio'}")
 
 
-def check_result(function: Callable[..., Any], result: Any) -> None:
+def check_result(function: Callable[..., Any], performer: type[Performer], result: Any) -> None:
     """Raises ``TypeError`` if a plain function has returned a coroutine, which would run after the block."""
-    if inspect.iscoroutine(result):
+    if not performer.is_async and inspect.iscoroutine(result):
         result.close()
         raise TypeError(f"{function!r} returns a coroutine, and belongs to dsync.aio")
 
 
 class ClaimBase(BlockBase[HoldType]):
+    def __call__(self, function: Function) -> Function:
+        """Decorates a function, in asyncio a coroutine function: each call is a block of its own."""
+        check_function(function, self._performer)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            async with self._around():
+                result = function(*args, **kwargs)
+                result = await result if self._performer.is_async else result
+                check_result(function, self._performer, result)
+                return result
+
+        return _cast(Function, functools.wraps(function)(self._performer.plain(call)))
+
     def _begun(self, found: Union[Grant, Done]) -> HoldType:
         hold: HoldType = self._hold(self._client, found, self._settings)
         if self._kind.is_reentrant:
@@ -315,10 +350,8 @@ class Once(Generic[ClientType, BeginType]):
     and the options of :func:`dsync.lock`.
     """
 
-    def __init__(self, begin: type[BeginType], call: Callable[..., Callable[..., Any]]) -> None:
+    def __init__(self, begin: type[BeginType]) -> None:
         self._begin = begin
-        #: Returns the function that begins the work, and does it or reads its result.
-        self._call = call
 
     def __call__(
         self,
@@ -351,9 +384,35 @@ class Once(Generic[ClientType, BeginType]):
             except ValueError as error:
                 raise ValueError(f"the result of {key!r} cannot be read: {error}") from error
 
+        performer = self._begin._performer
+
         def decorate(function: Function) -> Function:
-            check_function(function, self._begin._performer)
-            return _cast(Function, functools.wraps(function)(self._call(function, begin, dumps, read, until_done)))
+            check_function(function, performer)
+
+            async def call(*args: Any, **kwargs: Any) -> Any:
+                failure: Optional[Exception] = None
+                while True:
+                    work = begin(*args, **kwargs)
+                    try:
+                        async with work._around() as found:
+                            if found.is_done:
+                                return read(work.key, found.result)
+                            try:
+                                result = function(*args, **kwargs)
+                                result = await result if performer.is_async else result
+                            except Exception as error:
+                                failure = error
+                                raise
+                            check_result(function, performer, result)
+                            found.result = dumps(result)
+                            return result
+                    except WorkFailed as over:
+                        raise over from failure
+                    except Exception as error:
+                        if error is not failure or not until_done:
+                            raise
+
+            return _cast(Function, functools.wraps(function)(performer.plain(call)))
 
         return decorate
 

@@ -16,6 +16,17 @@ from ._steps import Grant
 from .errors import HoldLost
 
 
+class LostOfAHold:
+    """What the events of holds have in common: they are set in the child of a fork as well, where nobody sets them."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__()
+        self._lease = lease
+
+    def is_set(self) -> bool:
+        return self._lease.is_of_the_parent or super().is_set()  # type: ignore[misc]
+
+
 class HoldBase:
     _performer: ClassVar[type[Performer]]
     #: The library's own event; set when the hold is lost.
@@ -88,6 +99,9 @@ class HoldBase:
 
     def _cancel_work(self) -> None:
         """Ends the work of the hold, where that can be done from outside."""
+
+    def _enter(self) -> None:
+        """Called at the beginning of a block."""
 
     def _leave(self, error: Optional[BaseException]) -> bool:
         """Called at the end of a block. Returns whether ``error`` is nothing but the cancellation by the loss."""

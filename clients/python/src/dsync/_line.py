@@ -13,7 +13,7 @@ from typing import Any, AsyncContextManager, Optional
 
 from ._confirm import Part, commit, patience
 from ._protocol import Words
-from ._retry import is_reply, note, refuses_the_certificate, unsent
+from ._retry import is_reply, note, refuses_the_certificate
 from ._source import Source
 
 #: No reply, as opposed to a reply that is null.
@@ -94,7 +94,7 @@ class Line(ABC):
         except BaseException as error:
             await self.close()
             if not is_sent:
-                unsent(error)
+                note(error, is_unsent=True)
             raise
 
     async def _reply(self, deadline: float, within: float) -> Any:
@@ -119,5 +119,5 @@ class Line(ABC):
 
 async def _settled(result: Any) -> None:
     """Awaits what a connection of asyncio returns."""
-    if inspect.isawaitable(result):
+    if result is not None and inspect.isawaitable(result):
         await result

@@ -57,6 +57,14 @@ class LockWords:
     def register_scripts(self) -> None:
         """There are none."""
 
+    def locked(self) -> Any:
+        """Returns whether anybody holds the lock."""
+        return self._run(self._locked)
+
+    def owned(self) -> Any:
+        """Returns whether this object holds the lock."""
+        return self._run(self._owned)
+
     def do_release(self, expected_token: Any) -> Any:
         return self._run(self._releasing, expected_token)
 

@@ -16,7 +16,7 @@ from ._lease import now
 from ._line import Line
 from ._mutex import taking
 from ._protocol import Words
-from ._retry import passes_for_a_hold, unsent
+from ._retry import note, passes_for_a_hold
 from ._route import route_of
 from ._source import Source, is_cluster, name
 from ._times import ANSWER_WITHIN
@@ -49,6 +49,15 @@ class Performer(ABC):
     is_async: ClassVar[bool]
     event: ClassVar[type[Any]]
     line: ClassVar[type[Line]]
+    #: Returns the process, and the event loop, for which connections can be used.
+    where: ClassVar[Any]
+    #: Returns the thread or task that runs now.
+    who: ClassVar[Any]
+    sleep: ClassVar[Any]
+    #: Has a coroutine function run in the background. Returns what cancels a task; a thread notices that it is over.
+    start: ClassVar[Any]
+    #: Returns a coroutine function as these threads or tasks call it.
+    plain: ClassVar[Any]
 
     def __init__(self, client: Any) -> None:
         self.route = route_of(client)
@@ -70,25 +79,6 @@ class Performer(ABC):
                 found = client._dsync = cls(client)
             return found
 
-    @staticmethod
-    @abstractmethod
-    def where() -> Any:
-        """Returns the process, and the event loop, for which connections can be used."""
-
-    @staticmethod
-    @abstractmethod
-    def who() -> Any:
-        """Returns the thread or task that runs now."""
-
-    @staticmethod
-    @abstractmethod
-    async def sleep(seconds: float, /) -> None: ...
-
-    @staticmethod
-    @abstractmethod
-    def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Any]:
-        """Has this run in the background. Returns what cancels a task; a thread notices itself that it is over."""
-
     @abstractmethod
     async def send(self, source: Source, parts: list[Part], within: float) -> None:
         """Sends the commands of the parts in one write, in so many seconds. The parts keep the replies."""
@@ -98,7 +88,7 @@ class Performer(ABC):
         try:
             return await self.route.find(self._reply, key, now() + within)
         except Exception as error:
-            unsent(error)
+            note(error, is_unsent=True)
             name(error, repr(key))
             raise
 
@@ -257,9 +247,10 @@ class Talk:
     async def pause(self, seconds: float, changed: Optional[Event] = None) -> None:
         """Waits. It is cut short when something has changed."""
         if changed is None:
-            return await self._performer.sleep(seconds)
-        await changed.within(seconds)
-        changed.clear()
+            await self._performer.sleep(seconds)
+        else:
+            await changed.within(seconds)
+            changed.clear()
 
     async def close(self) -> None:
         if self._blocking is not None:

@@ -9,7 +9,7 @@ import logging
 import random
 import socket
 import sys
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from ._lease import now
 from ._protocol import Token
@@ -56,9 +56,8 @@ def passes(error: BaseException) -> bool:
         return True
     if _is_one_of(error, *_LASTING):
         return False
-    if "max number of clients" in str(error):
-        return True
-    if concerns_the_connection(error) or _is_one_of(error, *filter(None, _PASSING.values())):
+    is_full = "max number of clients" in str(error)
+    if is_full or concerns_the_connection(error) or _is_one_of(error, *filter(None, _PASSING.values())):
         return True
     if not is_reply(error):
         return False
@@ -71,9 +70,9 @@ def is_reply(error: BaseException) -> bool:
     return _is_one_of(error, "ResponseError")
 
 
-def note(error: BaseException, *, may_pass: bool) -> None:
-    """Notes whether this error passes, where its class does not tell."""
-    error.may_pass = may_pass  # type: ignore[attr-defined]
+def note(error: BaseException, **marks: bool) -> None:
+    """Notes what its class does not tell: ``may_pass``, or ``is_unsent`` if it came before the command was sent."""
+    vars(error).update(marks)
 
 
 def is_of_the_program(error: BaseException) -> bool:
@@ -85,11 +84,6 @@ def refuses_the_certificate(error: BaseException) -> bool:
     """Returns whether the certificate of the server was not accepted; the libraries make a ConnectionError of that."""
     refusal = getattr(sys.modules.get("ssl"), "SSLCertVerificationError", ())
     return isinstance(error.__cause__ or error.__context__, refusal)
-
-
-def unsent(error: BaseException) -> None:
-    """Notes that this error came before the command was sent."""
-    error.is_unsent = True  # type: ignore[attr-defined]
 
 
 def is_unsent(error: BaseException) -> bool:
@@ -135,25 +129,17 @@ def explain(error: Exception, words: Sequence[Any]) -> None:
         error.args = (message,)
 
 
-class Redirection(NamedTuple):
-    slot: int
-    host: str
-    port: int
-    #: Whether the slot belongs to that node now (MOVED), and not for this request only (ASK).
-    is_moved: bool
-
-
-def redirection(error: BaseException) -> Optional[Redirection]:
-    """Returns where MOVED or ASK says that a request should go."""
+def redirection(error: BaseException) -> Optional[tuple[int, str, int, bool]]:
+    """Returns where MOVED or ASK says that a request should go: slot, host, port, and whether it is MOVED."""
     if _is_one_of(error, "AskError"):
         told: Any = error
-        return Redirection(int(told.slot_id), told.host, int(told.port), _is_one_of(error, "MovedError"))
+        return int(told.slot_id), told.host, int(told.port), _is_one_of(error, "MovedError")
     # Not all parsers of the libraries have classes for these replies.
     words = str(error).split(" ") if is_reply(error) else []
     if len(words) < 3 or words[0] not in ("MOVED", "ASK"):
         return None
     host, _, port = words[2].rpartition(":")
-    return Redirection(int(words[1]), host, int(port), words[0] == "MOVED")
+    return int(words[1]), host, int(port), words[0] == "MOVED"
 
 
 def _is_one_of(error: BaseException, *names: str) -> bool:

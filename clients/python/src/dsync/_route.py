@@ -7,6 +7,7 @@ Written once, as :mod:`dsync._line` is, over what sends and reads for threads an
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Awaitable, Callable, Iterable, Optional, TypeVar
 
 from ._confirm import Part
@@ -71,8 +72,7 @@ class _Guides:
         One that refuses, or whose certificate is refused, is passed over: its password may be half-way through its
         rotation. If nobody tells, the first refusal is the error. It passes, unless all of them refuse.
         """
-        troubles: list[str] = []
-        refusals: list[Exception] = []
+        troubles, refusals = [], []
         for source in list(self._sources):
             known_as = f"the {self._what} at {source.name}"
             try:
@@ -114,7 +114,7 @@ class _BySentinel(Route):
         if found is None:
             # The same command as the libraries', for the sake of ACLs.
             address = await self._sentinels.ask(send, ["SENTINEL", "MASTERS"], self._read, deadline)
-            found = self._primary = self._source._replace(told=address)
+            found = self._primary = replace(self._source, told=address)
         return found
 
     def doubt(self, source: Source) -> None:
@@ -179,10 +179,11 @@ class _InCluster(Route):
         found = redirection(error)
         if found is None:
             return None
-        address = self._known_as(found.host, found.port, source)
-        if found.is_moved:
-            self._moved[found.slot] = address
-        return self._source.at(address), not found.is_moved
+        slot, host, port, is_moved = found
+        address = self._known_as(host, port, source)
+        if is_moved:
+            self._moved[slot] = address
+        return self._source.at(address), not is_moved
 
     def _read(self, source: Source, reply: Any) -> Optional[list[tuple[int, int, Address]]]:
         found, everybody = [], []

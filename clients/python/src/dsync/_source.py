@@ -8,9 +8,11 @@ what concerns time-outs, repetition and decoding differs.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
-from typing import Any, Awaitable, NamedTuple, Optional, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Awaitable, Optional, Protocol
 
 from ._retry import concerns_the_connection, is_reply
 from ._times import ANSWER_WITHIN
@@ -46,7 +48,8 @@ class AsyncClient(Protocol):
     def execute_command(self, *args: Any, **options: Any) -> Awaitable[Any]: ...
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
     """How to connect to one server."""
 
     connection_class: type[Any]
@@ -54,7 +57,7 @@ class Source(NamedTuple):
     #: The address that a Sentinel has told. Other connections have theirs in their settings.
     told: Optional[Address] = None
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The address, for people and as a key: the same for all connections to one server."""
         host, port = self.address
@@ -66,7 +69,7 @@ class Source(NamedTuple):
 
     def at(self, address: Address) -> Source:
         """Returns how to connect to another server of the same kind."""
-        return self._replace(settings={**self.settings, "host": address[0], "port": address[1]})
+        return replace(self, settings={**self.settings, "host": address[0], "port": address[1]})
 
     def connection(self, **settings: Any) -> Any:
         return self.connection_class(**{**self.settings, **settings})
@@ -104,8 +107,7 @@ def name(error: Exception, *names: str) -> None:
 def source_of_pool(pool: Any) -> Source:
     """Returns how the client of this pool connects. The nodes of an asyncio cluster are pools themselves."""
     settings = {name: value for name, value in pool.connection_kwargs.items() if name not in _LEFT_OUT}
-    connect_within = settings.get("socket_connect_timeout") or ANSWER_WITHIN
-    within = min(connect_within, ANSWER_WITHIN)
+    within = min(settings.get("socket_connect_timeout") or ANSWER_WITHIN, ANSWER_WITHIN)
     settings.update(socket_connect_timeout=within, decode_responses=False, protocol=2)
     return Source(pool.connection_class, settings)
 

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Iterator, Optional, TypeVar, cast
+from typing import Any, Callable, Iterator, Optional, TypeVar
 
 from .. import _protocol, _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
-from .._claim import (
-    BeginBase,
-    BlockBase,
-    ClaimBase,
-    Families,
-    GroupBase,
-    Once,
-    Run,
-    check_function,
-    check_result,
-    in_order,
-)
+from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, Once, Run, in_order
 from .._settings import Settings
 from .._source import Client
-from ..errors import Holder, WorkFailed
+from ..errors import Holder
 from ._hold import Hold
-from ._threads import Runs
+from ._threads import Runs, complete
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Held = TypeVar("Held")
@@ -33,12 +21,9 @@ Held = TypeVar("Held")
 class Block(Runs, BlockBase[Held]):
     _hold = Hold
 
-    def _take(self) -> Held:
-        return self._again() or self._begun(self._run(self._asking))
-
     def __enter__(self) -> Held:
         enters = self._by_hand.entering()
-        held = self._take()
+        held = complete(self._take())
         enters(held)
         return held
 
@@ -58,7 +43,7 @@ class Claim(Block[Hold], ClaimBase[Hold]):
 
         Raises :class:`~dsync.NotAcquired` if the wait has run out.
         """
-        return self._take()
+        return complete(self._take())
 
     def locked(self) -> bool:
         """Returns whether anybody holds the key, or whether a semaphore has too few permits. Takes nothing."""
@@ -67,19 +52,6 @@ class Claim(Block[Hold], ClaimBase[Hold]):
     def holders(self) -> list[Holder]:
         """Returns who holds the key, the oldest hold first, 1,000 at most. Takes nothing."""
         return _protocol.holders(self._run(self._info))
-
-    def __call__(self, function: Function) -> Function:
-        """Decorates a function: each call is a block of its own."""
-        check_function(function, self._performer)
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                result = function(*args, **kwargs)
-                check_result(function, result)
-                return result
-
-        return cast(Function, wrapper)
 
 
 class Semaphore(Claim):
@@ -126,33 +98,7 @@ class Begin(Block[Run[Hold]], BeginBase[Hold]):
     """A work-once key, and how to ask for it; see :meth:`Once.begin`."""
 
 
-def _call(function: Any, begin: Any, dumps: Any, read: Any, until_done: bool) -> Callable[..., Any]:
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        failure: Optional[Exception] = None
-        while True:
-            work = begin(*args, **kwargs)
-            try:
-                with work as found:
-                    if found.is_done:
-                        return read(work.key, found.result)
-                    try:
-                        result = function(*args, **kwargs)
-                    except Exception as error:
-                        failure = error
-                        raise
-                    check_result(function, result)
-                    found.result = dumps(result)
-                    return result
-            except WorkFailed as over:
-                raise over from failure
-            except Exception as error:
-                if error is not failure or not until_done:
-                    raise
-
-    return wrapper
-
-
-once: Once[Client, Begin] = Once(Begin, _call)
+once: Once[Client, Begin] = Once(Begin)
 
 
 @contextmanager

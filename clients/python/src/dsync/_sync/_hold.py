@@ -6,8 +6,8 @@ import threading
 from typing import Any, Callable, Optional
 
 from .. import _steps
-from .._hold import HoldBase
-from .._lease import Lease, weakly
+from .._hold import HoldBase, LostOfAHold
+from .._lease import weakly
 from .._mutex import Event
 from .._retry import log
 from .._settings import Settings
@@ -16,16 +16,7 @@ from ._alarm import CLOCK
 from ._threads import Runs
 
 
-class _Lost(Event):
-    """Set in the child of a fork as well: nobody is there to set it."""
-
-    def __init__(self, lease: Lease) -> None:
-        super().__init__()
-        self._lease = lease
-
-    def is_set(self) -> bool:
-        return self._lease.is_of_the_parent or super().is_set()
-
+class _Lost(LostOfAHold, Event):
     def wait(self, timeout: Optional[float] = None) -> bool:
         return self._lease.is_of_the_parent or super().wait(timeout)
 

@@ -18,11 +18,3 @@ class LockClass(Runs, LockWords):
     ) -> bool:
         """Takes the lock, and returns whether it did. ``sleep`` is ignored, because nobody polls."""
         return self._run(self._acquiring, blocking, blocking_timeout, token)
-
-    def locked(self) -> bool:
-        """Returns whether anybody holds the lock."""
-        return self._run(self._locked)
-
-    def owned(self) -> bool:
-        """Returns whether this object holds the lock."""
-        return self._run(self._owned)

@@ -65,7 +65,9 @@ class ThreadLine(Line):
 
     async def receive(self, within: float) -> Any:
         try:
-            if not self._comes(within):
+            # Not in the library, which takes each TimeoutError for its own, also one of the program's signal handler.
+            self._is_ahead = self._is_ahead and self._connection.can_read(timeout=0)
+            if not (self._is_ahead or self._has_something(within)):
                 return NOTHING
             self._is_ahead = True
             return self._connection.read_response()
@@ -73,16 +75,6 @@ class ThreadLine(Line):
             if not is_reply(error):
                 await self.close()
             raise
-
-    def _comes(self, within: float) -> bool:
-        """Waits for something to read.
-
-        Not in the library, which takes each TimeoutError for its own, also one of the program's handler of a signal.
-        """
-        if self._is_ahead and self._connection.can_read(timeout=0):
-            return True
-        self._is_ahead = False
-        return self._has_something(within)
 
     def _has_something(self, within: float) -> bool:
         """Waits for the socket, without the library's change of its time-outs."""
@@ -128,6 +120,10 @@ class Threads(Performer):
     def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         threading.Thread(target=lambda: complete(work()), name=name, daemon=True).start()
         return lambda: None
+
+    @staticmethod
+    def plain(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: complete(function(*args, **kwargs))
 
     async def send(self, source: Source, parts: list[Part], within: float) -> None:
         line = await self._borrow(source, within)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, AsyncIterator, Callable, Coroutine, Optional, TypeVar, cast
+from typing import Any, AsyncIterator, Callable, Coroutine, Optional, TypeVar
 
 from .. import _protocol, _steps
 from .._blocks import Error, Kind, Trace, exit_of_each_block
-from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, Once, Run, check_function, in_order
+from .._claim import BeginBase, BlockBase, ClaimBase, Families, GroupBase, Once, Run, in_order
 from .._settings import Settings
 from .._source import AsyncClient as Client
-from ..errors import Holder, WorkFailed
+from ..errors import Holder
 from ._hold import Hold
 from ._tasks import Runs
 
@@ -22,18 +21,13 @@ Held = TypeVar("Held")
 class Block(Runs, BlockBase[Held]):
     _hold = Hold
 
-    async def _take(self) -> Held:
-        return self._again() or self._begun(await self._run(self._asking))
-
     def __aenter__(self) -> Coroutine[Any, Any, Held]:
         # No coroutine itself: the next look-up of an exit may come before the first step of one.
         return self._enter(self._by_hand.entering())
 
     async def _enter(self, enters: Callable[[Held], None]) -> Held:
         held = await self._take()
-        hold: Any = held.hold if isinstance(held, Run) else held
-        if hold is not None:
-            hold._enter()
+        self._entered(held)
         enters(held)
         return held
 
@@ -59,17 +53,6 @@ class Claim(Block[Hold], ClaimBase[Hold]):
     async def holders(self) -> list[Holder]:
         """Returns who holds the key, the oldest hold first, 1,000 at most. Takes nothing."""
         return _protocol.holders(await self._run(self._info))
-
-    def __call__(self, function: Function) -> Function:
-        """Decorates a coroutine function: each call is a block of its own."""
-        check_function(function, self._performer)
-
-        @functools.wraps(function)
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            async with self:
-                return await function(*args, **kwargs)
-
-        return cast(Function, wrapper)
 
 
 class Semaphore(Claim):
@@ -110,32 +93,7 @@ class Begin(Block[Run[Hold]], BeginBase[Hold]):
     """A work-once key, and how to ask for it; see :meth:`Once.begin`."""
 
 
-def _call(function: Any, begin: Any, dumps: Any, read: Any, until_done: bool) -> Callable[..., Any]:
-    async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        failure: Optional[Exception] = None
-        while True:
-            work = begin(*args, **kwargs)
-            try:
-                async with work as found:
-                    if found.is_done:
-                        return read(work.key, found.result)
-                    try:
-                        result = await function(*args, **kwargs)
-                    except Exception as error:
-                        failure = error
-                        raise
-                    found.result = dumps(result)
-                    return result
-            except WorkFailed as over:
-                raise over from failure
-            except Exception as error:
-                if error is not failure or not until_done:
-                    raise
-
-    return wrapper
-
-
-once: Once[Client, Begin] = Once(Begin, _call)
+once: Once[Client, Begin] = Once(Begin)
 
 
 @asynccontextmanager

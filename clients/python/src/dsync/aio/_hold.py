@@ -9,24 +9,15 @@ import logging
 import sys
 from typing import Any, Callable, Literal, Optional
 
-from .._hold import HoldBase
-from .._lease import Lease, now, weakly
+from .._hold import HoldBase, LostOfAHold
+from .._lease import now, weakly
 from .._retry import log
 from .._settings import Settings
 from .._steps import Grant
 from ._tasks import Runs, keep
 
 
-class _Lost(asyncio.Event):
-    """Set in the child of a fork as well: nobody is there to set it."""
-
-    def __init__(self, lease: Lease) -> None:
-        super().__init__()
-        self._lease = lease
-
-    def is_set(self) -> bool:
-        return self._lease.is_of_the_parent or super().is_set()
-
+class _Lost(LostOfAHold, asyncio.Event):
     async def wait(self) -> Literal[True]:
         return True if self._lease.is_of_the_parent else await super().wait()
 

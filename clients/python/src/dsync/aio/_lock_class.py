@@ -17,11 +17,3 @@ class LockClass(Runs, LockWords):
     ) -> bool:
         """Takes the lock, and returns whether it did. Nobody polls, so the object's ``sleep`` is ignored."""
         return await self._run(self._acquiring, blocking, blocking_timeout, token)
-
-    async def locked(self) -> bool:
-        """Returns whether anybody holds the lock."""
-        return await self._run(self._locked)
-
-    async def owned(self) -> bool:
-        """Returns whether this object holds the lock."""
-        return await self._run(self._owned)

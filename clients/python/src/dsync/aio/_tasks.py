@@ -14,7 +14,7 @@ from .._confirm import Part, patience
 from .._lease import now
 from .._line import Line
 from .._performer import Performer, Result
-from .._retry import concerns_the_connection, is_reply, is_unsent, log, unsent
+from .._retry import concerns_the_connection, is_reply, is_unsent, log, note
 from .._source import Source
 from .._times import ANSWER_WITHIN
 
@@ -119,8 +119,7 @@ class Shared:
         told = why
         if not (is_reply(why) or concerns_the_connection(why)):
             told = self._line.source.error("ConnectionError", str(why) or "the connection was closed")
-            if is_unsent(why):
-                unsent(told)
+            note(told, is_unsent=is_unsent(why))
         for index, over in enumerate(waiting):
             # Only the first one is told what is wrong with the program. Each error names another key.
             over.set_exception(why if index == 0 and isinstance(why, Exception) else copy.copy(told))
@@ -136,6 +135,8 @@ class Tasks(Performer):
     event = Event
     line = TaskLine
     who = staticmethod(asyncio.current_task)
+    sleep = staticmethod(asyncio.sleep)
+    plain = staticmethod(lambda function: function)
 
     def __init__(self, client: Any) -> None:
         super().__init__(client)
@@ -148,10 +149,6 @@ class Tasks(Performer):
             return os.getpid(), asyncio.get_running_loop()
         # A child that was forked by a task runs outside of the loop.
         return os.getpid(), None
-
-    @staticmethod
-    async def sleep(seconds: float, /) -> None:
-        await asyncio.sleep(seconds)
 
     @staticmethod
     def start(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Any]:

@@ -1,9 +1,4 @@
-"""A drop-in for redis-py's own ``Lock``, so that existing code changes one line::
-
-    redis.asyncio.Redis.lock(client, "jobs:1", timeout=30, lock_class=dsync.aio.redis_lock.Lock)
-
-Its errors are those of redis-py, ``redis.exceptions.LockError`` and ``LockNotOwnedError``.
-"""
+"""The same as :mod:`dsync.redis_lock` for ``redis.asyncio``: ``lock_class=dsync.aio.redis_lock.Lock``."""
 
 from redis.asyncio.lock import Lock as _Lock
 

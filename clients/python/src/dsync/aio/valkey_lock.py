@@ -1,9 +1,4 @@
-"""A drop-in for valkey-py's own ``Lock``, so that existing code changes one line::
-
-    valkey.asyncio.Valkey.lock(client, "jobs:1", timeout=30, lock_class=dsync.aio.valkey_lock.Lock)
-
-Its errors are those of valkey-py, ``valkey.exceptions.LockError`` and ``LockNotOwnedError``.
-"""
+"""The same as :mod:`dsync.redis_lock` for ``valkey.asyncio``: ``lock_class=dsync.aio.valkey_lock.Lock``."""
 
 from valkey.asyncio.lock import Lock as _Lock
 
