@@ -1,6 +1,7 @@
 """Who refuses what: the table "Refusals" of PROTOCOL.md. Rows tell of a server that refuses a password."""
 
 import contextlib
+import gc
 import importlib
 import subprocess
 import threading
@@ -17,6 +18,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.Pyte
 
 #: What the log says of a request that is repeated.
 AGAIN = "asking for 'k' again"
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Those connections are collected here, and not in another test."""
+    yield
+    gc.collect()
 
 
 @contextlib.contextmanager
