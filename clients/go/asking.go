@@ -62,10 +62,10 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 	switch {
 	case a.isTry():
 	case a.hasPlace:
-		block := max(time.Millisecond, min(longestBlock, a.deadline-a.sent))
+		block := max(time.Millisecond, min(blockAtMost, a.deadline-a.sent))
 		command, within = a.command("BLOCK", millis(block)), block+answerWithin
 	default:
-		command = a.command("QUEUE", millis(keptFor))
+		command = a.command("QUEUE", millis(placeKeptFor))
 	}
 	reply, err := a.do(ctx, within, command)
 	if err != nil {
@@ -83,26 +83,26 @@ func (a *asking) once(ctx context.Context) (answer, error) {
 }
 
 // do sends a command, and waits so long for its answer and its confirmation; in a try only until there is time left for
-// its farewell.
+// its withdrawal.
 func (a *asking) do(ctx context.Context, within time.Duration, command []any) (any, error) {
 	if a.isTry() {
-		within = min(within, a.deadline+farewellOfTry-now()-a.confirm.within)
+		within = min(within, a.deadline+withdrawTryWithin-now()-a.confirm.within)
 	}
 	return a.session.do(ctx, within, a.confirm, command)
 }
 
-// farewell returns how long the withdrawal, or the look for holders, may take now.
-func (a *asking) farewell() time.Duration {
+// parting returns how long the withdrawal, or the look for holders, may take now.
+func (a *asking) parting() time.Duration {
 	if a.isTry() {
-		return min(farewellOfTry, a.deadline+2*farewellOfTry-now())
+		return min(withdrawTryWithin, a.deadline+2*withdrawTryWithin-now())
 	}
-	return farewell
+	return withdrawWithin
 }
 
 // withdraw takes back the request: its grant, which nobody would hear of, would hold up the others. No error is told: the
 // place runs out by itself.
 func (a *asking) withdraw(ctx context.Context) {
-	end := now() + a.farewell()
+	end := now() + a.parting()
 	for attempt := 0; attempt < 2 && now() < end; attempt++ {
 		reply, err := a.session.do(context.WithoutCancel(ctx), end-now(), confirmation{}, a.verb("RELEASE"))
 		if number(reply) > 0 || err != nil && !passes(err) {
@@ -127,7 +127,7 @@ func (a *asking) refusal(ctx context.Context, got answer, err error) error {
 	refused := &NotAcquired{Key: a.key, Err: anyOf(context.Cause(ctx), err)}
 	if err == nil || ctx.Err() != nil {
 		command := a.family.command("INFO", a.key, "COUNT", 3)
-		reply, _ := a.session.do(context.WithoutCancel(ctx), a.farewell(), confirmation{}, command)
+		reply, _ := a.session.do(context.WithoutCancel(ctx), a.parting(), confirmation{}, command)
 		info := readFields(reply)
 		refused.Holders, refused.State = firstHolders(info), text(info["state"])
 	}

@@ -5,15 +5,6 @@ import (
 	"time"
 )
 
-const (
-	// longestTry is how long a try lasts in all, whatever the server does. For half of that it asks again, and it has the
-	// time of one farewell for the last answer.
-	longestTry = 2 * time.Second
-	// farewell is how long an error's holders are looked up, and a request is withdrawn.
-	farewell      = time.Second
-	farewellOfTry = longestTry / 4
-)
-
 // claim is a key, and how to ask for it.
 type claim struct {
 	client *Client
@@ -24,7 +15,7 @@ type claim struct {
 
 // newClaim makes a claim with the options of its family, each of which is applied so.
 func newClaim[O any](client *Client, family family, key string, options []O, apply func(O, *settings)) claim {
-	s := settings{lease: 30 * time.Second, retryFor: 30 * time.Second, wait: never, maxHold: never, permits: 1}
+	s := settings{lease: lease, retryFor: retryFor, wait: never, maxHold: never, permits: 1}
 	s.owner = defaultOwner()
 	for _, option := range options {
 		apply(option, &s)
@@ -139,8 +130,9 @@ func (c *claim) ask(ctx context.Context) (*Hold, answer, error) {
 	a := &asking{session: session{request: request{claim: &asked}}, deadline: now() + c.wait}
 	defer a.close(false)
 	if c.isTry() {
-		a.deadline = now() + longestTry/2
-		asked.confirm.within = min(asked.confirm.within, farewellOfTry)
+		// Then the last answer, and the withdrawal, have the rest of its time.
+		a.deadline = now() + tryWithin - 2*withdrawTryWithin
+		asked.confirm.within = min(asked.confirm.within, withdrawTryWithin)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, answer{}, a.refusal(ctx, answer{}, err)

@@ -10,13 +10,8 @@ import (
 	"time"
 )
 
-const (
-	// answerWithin is how long an answer is waited for that a server gives at once; then the server is looked up
-	// afresh.
-	answerWithin = 2 * time.Second
-	// A client keeps so many idle connections to a server at most.
-	mostIdle = 8
-)
+// mostIdle is how many idle connections to a server a client keeps.
+const mostIdle = 8
 
 // ErrClosed is the error of a request whose [Client] is closed.
 var ErrClosed = errors.New("the client is closed")

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// takeoverGrace is how long a promoted server lets a hold live at least (dsync.takeover-grace-ms).
-const takeoverGrace = 5 * time.Second
-
 // The ends of a hold.
 const (
 	release = "RELEASE"
@@ -113,7 +110,7 @@ func (g *grip) commands(confirm confirmation, verb string, words ...any) [][]any
 func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		time.AfterFunc(farewell, func() { cancel(context.Cause(ctx)) })
+		time.AfterFunc(withdrawWithin, func() { cancel(context.Cause(ctx)) })
 	})
 	return longer, func() { stop(); cancel(nil) }
 }

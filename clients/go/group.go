@@ -66,9 +66,9 @@ type Round struct {
 // Wait waits until the round is finished: no member lives, nobody waits to be added, and as many are done as
 // [Group.Expect] declared. It goes on over failovers until the context ends.
 func (g *Group) Wait(ctx context.Context) (Round, error) {
-	command := groups.command("WAIT", g.claim.key, "BLOCK", millis(longestBlock))
+	command := groups.command("WAIT", g.claim.key, "BLOCK", millis(blockAtMost))
 	for {
-		reply, err := g.claim.repeat(ctx, command, longestBlock+answerWithin)
+		reply, err := g.claim.repeat(ctx, command, blockAtMost+answerWithin)
 		if err != nil {
 			return Round{}, err
 		}

@@ -16,7 +16,7 @@ type Hold struct{ *grip }
 type grip struct {
 	request request
 	got     answer
-	lease   *lease
+	lease   *holdLease
 	// Ending is full while a command that ends the hold is on its way, and hasEnded is set when it was answered.
 	ending   chan struct{}
 	hasEnded bool

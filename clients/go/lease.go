@@ -10,12 +10,12 @@ import (
 // shortestSlice is the shortest time after which a wait looks at the clock again.
 const shortestSlice = 50 * time.Millisecond
 
-// lease is the lease of one hold: when it counts as lost, by the clock of this machine.
+// holdLease is the lease of one hold: when it counts as lost, by the clock of this machine.
 //
 // A server that does not answer is no comfort: in a partition its leases run out all the same, and it serves the next
 // waiter. So a lease is counted from the moment at which the last answered request was sent, which is before the server
 // began to count. Once it is lost it stays lost, also when a late answer arrives: the work was stopped.
-type lease struct {
+type holdLease struct {
 	// Context is cancelled with a *HoldLost when the hold is lost, for ever, and never when it is released.
 	context context.Context
 	cancel  context.CancelCauseFunc
@@ -52,15 +52,15 @@ type terms struct {
 }
 
 // newLease begins a lease that was granted in answer to a request that was sent at this moment.
-func newLease(s *settings, sent time.Duration, loss HoldLost) *lease {
+func newLease(s *settings, sent time.Duration, loss HoldLost) *holdLease {
 	granted, _ := s.terms(s.lease)
-	l := &lease{loss: loss, sent: sent, terms: granted, wanted: granted, end: sent + s.maxHold, shortened: never}
+	l := &holdLease{loss: loss, sent: sent, terms: granted, wanted: granted, end: sent + s.maxHold, shortened: never}
 	l.context, l.cancel = context.WithCancelCause(context.Background())
 	return l
 }
 
 // start begins to look for the loss, and to renew.
-func (l *lease) start(renew func()) {
+func (l *holdLease) start(renew func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watch = time.AfterFunc(l.slice(), l.look)
@@ -68,20 +68,20 @@ func (l *lease) start(renew func()) {
 }
 
 // third returns after which time a third of the lease is over. Called with the mutex.
-func (l *lease) third() time.Duration { return l.sent + l.terms.length/3 - now() }
+func (l *holdLease) third() time.Duration { return l.sent + l.terms.length/3 - now() }
 
 // slice returns after which time to look at the clock again: no wait that the system offers goes on while the machine
 // is suspended. It is called with the mutex, as all functions below of which that is said.
-func (l *lease) slice() time.Duration {
+func (l *holdLease) slice() time.Duration {
 	return min(l.until()-now(), max(shortestSlice, min(l.terms.margin, defaultMargin(l.terms.length))))
 }
 
 // until returns the moment from which the hold counts as lost. Called with the mutex.
-func (l *lease) until() time.Duration {
+func (l *holdLease) until() time.Duration {
 	return min(l.sent+l.terms.asked-l.terms.margin, l.shortened, l.end)
 }
 
-func (l *lease) look() {
+func (l *holdLease) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isLive() {
@@ -90,7 +90,7 @@ func (l *lease) look() {
 }
 
 // isLive returns whether the hold is certain, and notes whether the time is up. Called with the mutex.
-func (l *lease) isLive() bool {
+func (l *holdLease) isLive() bool {
 	if l.isOver || l.context.Err() != nil {
 		return false
 	}
@@ -108,7 +108,7 @@ func (l *lease) isLive() bool {
 }
 
 // lose cancels the work. Called with the mutex.
-func (l *lease) lose(why string, trouble error) {
+func (l *holdLease) lose(why string, trouble error) {
 	lost := l.loss
 	lost.Why, lost.Err = why, trouble
 	l.watch.Stop()
@@ -118,12 +118,12 @@ func (l *lease) lose(why string, trouble error) {
 }
 
 // log does not call the program's handler here, because the mutex is held.
-func (l *lease) log(level slog.Level, text string, words ...any) {
+func (l *holdLease) log(level slog.Level, text string, words ...any) {
 	go func() { logger().Log(context.Background(), level, text, words...) }()
 }
 
 // left returns for how long the hold is certain, and the error if it is lost.
-func (l *lease) left() (time.Duration, error) {
+func (l *holdLease) left() (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isLive() {
@@ -133,7 +133,7 @@ func (l *lease) left() (time.Duration, error) {
 }
 
 // asks returns what a renewal asks for that is sent at this moment. The error says that there is none to send.
-func (l *lease) asks(sent time.Duration) (terms, error) {
+func (l *holdLease) asks(sent time.Duration) (terms, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isLive() {
@@ -147,7 +147,7 @@ func (l *lease) asks(sent time.Duration) (terms, error) {
 }
 
 // resize sets what renewals ask for from now on.
-func (l *lease) resize(wanted terms) {
+func (l *holdLease) resize(wanted terms) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wanted = wanted
@@ -155,7 +155,7 @@ func (l *lease) resize(wanted terms) {
 
 // renewed notes that the server has renewed the lease, for a request that was sent at this moment with these terms. It
 // is renewed next at a third of it.
-func (l *lease) renewed(sent time.Duration, asked terms) {
+func (l *holdLease) renewed(sent time.Duration, asked terms) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if sent < l.sent || !l.isLive() {
@@ -171,14 +171,14 @@ func (l *lease) renewed(sent time.Duration, asked terms) {
 }
 
 // renewIn has the hold renewed then, unless it is forgotten. Called with the mutex.
-func (l *lease) renewIn(pause time.Duration) {
+func (l *holdLease) renewIn(pause time.Duration) {
 	if !l.isForgotten {
 		l.renewal.Reset(pause)
 	}
 }
 
 // notFound notes that the server does not have the hold any more.
-func (l *lease) notFound(trouble error) {
+func (l *holdLease) notFound(trouble error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isEnding && l.isLive() {
@@ -188,7 +188,7 @@ func (l *lease) notFound(trouble error) {
 
 // notRenewed notes why a renewal failed, and has it repeated: also one that was not due, since it may have shortened the
 // lease.
-func (l *lease) notRenewed(trouble error) {
+func (l *holdLease) notRenewed(trouble error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	level := slog.LevelInfo
@@ -208,7 +208,7 @@ func (l *lease) notRenewed(trouble error) {
 
 // ends notes that the holder ends the hold, and returns for how long that is said: for as long as the server can know
 // it, which begins the lease anew if it is promoted.
-func (l *lease) ends() time.Duration {
+func (l *holdLease) ends() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isEnding = true
@@ -216,7 +216,7 @@ func (l *lease) ends() time.Duration {
 }
 
 // forget notes that nobody refers to the hold any more: it is not renewed again.
-func (l *lease) forget() {
+func (l *holdLease) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isForgotten = true
@@ -224,7 +224,7 @@ func (l *lease) forget() {
 }
 
 // over notes that the hold has ended.
-func (l *lease) over() {
+func (l *holdLease) over() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isOver = true

@@ -214,7 +214,7 @@ func (s *settings) complete() {
 	isWanted, isGiven := s.confirm.isWanted(), s.confirm.within != 0
 	s.check(isWanted || !isGiven, "Within", "given with Replicas, AllReplicas or Disk", s.confirm.within)
 	if isWanted && !isGiven {
-		s.confirm.within = min(s.lease/10, 500*time.Millisecond)
+		s.confirm.within = min(s.lease/10, confirmAtMost)
 	}
 	s.check(s.laneLimit == 0 || s.lane != "", "LaneLimit", "given with Lane", "alone")
 	s.check(!s.isIndexed || s.permits == 1, "Permits", "1 with Index", s.permits)
@@ -238,4 +238,4 @@ func (s settings) terms(length time.Duration) (terms, error) {
 }
 
 // defaultMargin returns a tenth of the lease, at most two seconds.
-func defaultMargin(lease time.Duration) time.Duration { return min(lease/10, 2*time.Second) }
+func defaultMargin(lease time.Duration) time.Duration { return min(lease/10, marginAtMost) }

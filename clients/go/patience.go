@@ -6,12 +6,6 @@ import (
 	"time"
 )
 
-// The pauses between two attempts double from the first to the longest.
-const (
-	firstPause   = 50 * time.Millisecond
-	longestPause = time.Second
-)
-
 // never is a time that is not over, and a moment of now() that does not come.
 const never = time.Duration(1 << 62)
 

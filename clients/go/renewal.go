@@ -76,7 +76,7 @@ func (l *line) write() {
 
 // renewAll sends the renewals in one write, and notes what is answered.
 func renewAll(due []renewal) {
-	within, sent := answerWithin, now()
+	within, sent := renewalWithin, now()
 	commands := make([][]any, 0, len(due))
 	live := due[:0]
 	for _, one := range due {

@@ -11,13 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-// How long the server keeps a place in the queue from the last sign of life, and a request waits in one BLOCK: with the
-// time for its answer, that is shorter.
-const (
-	keptFor      = 5 * time.Second
-	longestBlock = 2 * time.Second
-)
-
 // longestText is how many bytes an owner and a lane may have.
 const longestText = 128
 

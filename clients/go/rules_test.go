@@ -161,7 +161,7 @@ func TestClockGoesOnWhileTheMachineIsSuspended(t *testing.T) {
 	}
 }
 
-func leaseOf(t *testing.T, ago time.Duration, options ...Option) *lease {
+func leaseOf(t *testing.T, ago time.Duration, options ...Option) *holdLease {
 	c := newClaim(nil, locks, "k", options, Option.forLock)
 	if c.err != nil {
 		t.Fatal(c.err)
