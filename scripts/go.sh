@@ -26,7 +26,7 @@ compiler() {
     return 1
 }
 
-if compiler >/dev/null && [ -f "$home/go.work" ]; then
+if compiler >/dev/null && grep -qs benches/clients/go "$home/go.work"; then
     compiler
     exit
 fi
@@ -76,7 +76,7 @@ module() {
 # Those of the libraries' own go.mod.
 xxhash='github.com/cespare/xxhash/v2 v2.3.0'
 rendezvous='github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f'
-printf 'go 1.21\n\nuse ../../clients/go\nuse ../../clients/conformance/drivers/go\n\n' >"$work/go.work"
+printf 'go 1.21\n\nuse ../../clients/go\nuse ../../clients/conformance/drivers/go\nuse ../../benches/clients/go\n\n' >"$work/go.work"
 module "${xxhash% *}" cespare/xxhash/v2
 module "${rendezvous% *}" dgryski/go-rendezvous
 module github.com/redis/go-redis/v9 redis/go-redis "$xxhash" "$rendezvous"

@@ -20,6 +20,8 @@ var ErrClosed = errors.New("the client is closed")
 // holds. One is enough for a program. Any number of goroutines may use it.
 type Client struct {
 	findNode Find
+	// HasFound is whether a node was found before: libraries learn a cluster with the first one.
+	hasFound atomic.Bool
 	// Lines are those of renewals, by their lineKey.
 	lines    sync.Map
 	isClosed atomic.Bool
@@ -73,7 +75,12 @@ func (c *Client) takeIdle(node string) Conn {
 }
 
 func (c *Client) find(ctx context.Context, key string) (Node, error) {
-	return until(ctx, func() (Node, error) { return c.findNode(ctx, key) }, func(Node) {})
+	if c.hasFound.Load() {
+		return c.findNode(ctx, key)
+	}
+	node, err := until(ctx, func() (Node, error) { return c.findNode(ctx, key) }, func(Node) {})
+	c.hasFound.Store(err == nil)
+	return node, err
 }
 
 // until returns what the work returns, or the context's cause when that ends: libraries go on then. What comes late is
@@ -149,7 +156,14 @@ func (s *session) send(ctx context.Context, within time.Duration, confirm confir
 }
 
 func limit(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within.Round(time.Millisecond)))
+	return context.WithTimeoutCause(ctx, within, noAnswer(within))
+}
+
+// noAnswer is the error where no answer has come within this time.
+type noAnswer time.Duration
+
+func (e noAnswer) Error() string {
+	return fmt.Sprintf("no answer within %v", time.Duration(e).Round(time.Millisecond))
 }
 
 func (s *session) open(ctx context.Context) error {
@@ -181,7 +195,16 @@ func (s *session) open(ctx context.Context) error {
 // library does then: a greeting can wait for the user's own provider of credentials.
 func (s *session) exchange(ctx context.Context, commands ...[]any) ([]any, error) {
 	conn := s.conn
-	replies, err := until(ctx, func() ([]any, error) { return conn.Do(commands...) }, func([]any) {})
+	var replies []any
+	var err error
+	if interrupt := conn.Interrupter(); interrupt == nil {
+		replies, err = until(ctx, func() ([]any, error) { return conn.Do(commands...) }, func([]any) {})
+	} else {
+		isInTime := context.AfterFunc(ctx, interrupt)
+		if replies, err = conn.Do(commands...); !isInTime() {
+			err = context.Cause(ctx)
+		}
+	}
 	if err != nil {
 		s.close(true)
 	}

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Find returns the node that has a key, as far as that is known. Packages goredis and redigo have one for their library.
+// Find returns the node that has a key, as far as that is known: from memory, unless it has found none before. Packages
+// goredis and redigo have one for their library.
 type Find func(ctx context.Context, key string) (Node, error)
 
 // Node is one server, or the primary that Sentinel names.
@@ -32,6 +33,10 @@ type Conn interface {
 	// Do sends the commands, of texts and integers, in one write. It returns their replies: nil, int64, string, []any or
 	// ReplyError. With an error it returns the replies that have come before it.
 	Do(commands ...[]any) ([]any, error)
+
+	// Interrupter returns what ends at once the Do that another goroutine is in, and the connection with it; nil where
+	// nothing does, while it greets the server for instance.
+	Interrupter() func()
 
 	// Close ends the connection, and the Do that another goroutine is in.
 	Close() error

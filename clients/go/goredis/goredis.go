@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"dsync-client"
 	"github.com/redis/go-redis/v9"
@@ -17,20 +18,25 @@ import (
 // New makes a client of a *redis.Client, also one of redis.NewFailoverClient, or of a *redis.ClusterClient. A
 // *redis.Ring has no server that a key stays at: its error is that of each request.
 func New(client redis.UniversalClient) *dsync.Client {
-	return dsync.NewClient(func(ctx context.Context, key string) (dsync.Node, error) {
-		switch client := client.(type) {
-		case *redis.Client:
-			return node(*client.Options(), nil, false), nil
-		case *redis.ClusterClient:
+	var find dsync.Find
+	switch client := client.(type) {
+	case *redis.Client:
+		only := node(*client.Options(), nil, false)
+		find = func(context.Context, string) (dsync.Node, error) { return only, nil }
+	case *redis.ClusterClient:
+		lookUp := func() { client.ReloadState(context.Background()) }
+		find = func(ctx context.Context, key string) (dsync.Node, error) {
 			primary, err := client.MasterForKey(ctx, key)
 			if err != nil {
 				return dsync.Node{}, err
 			}
-			return node(*primary.Options(), func() { client.ReloadState(context.Background()) }, false), nil
+			return node(*primary.Options(), lookUp, false), nil
 		}
+	default:
 		err := fmt.Errorf("goredis: %T is no client of one server, of Sentinels or of a cluster", client)
-		return dsync.Node{}, dsync.Final(err)
-	})
+		find = func(context.Context, string) (dsync.Node, error) { return dsync.Node{}, dsync.Final(err) }
+	}
+	return dsync.NewClient(find)
 }
 
 // node returns the one of these options. Where Sentinel names it, the dialer asks for it each time.
@@ -63,7 +69,7 @@ func connect(ctx context.Context, options redis.Options, isAsked bool) (dsync.Co
 	options.MaxRetries, options.DialerRetries, options.Limiter, options.MaintNotificationsConfig = -1, 1, nil, nil
 	// Commands and replies are short, and those of the library are 32 KiB.
 	options.ReadBufferSize, options.WriteBufferSize = 4096, 4096
-	opened := &conn{dialled: dialled, isAsked: isAsked}
+	opened := &conn{dialled: dialled, isAsked: isAsked, hasDeadlines: dialled.SetDeadline(time.Time{}) == nil}
 	theirs := options.OnConnect
 	options.OnConnect = func(ctx context.Context, greeted *redis.Conn) (err error) {
 		if theirs != nil {
@@ -73,21 +79,32 @@ func connect(ctx context.Context, options redis.Options, isAsked bool) (dsync.Co
 		return err
 	}
 	opened.client = redis.NewClient(&options)
+	// With the pool, each command would look at the socket first.
+	opened.commands = opened.client.Conn()
 	return opened, nil
 }
 
 // conn is one connection, with a client that it has for itself. The first command greets the server.
 type conn struct {
-	client  *redis.Client
-	dialled net.Conn
+	client   *redis.Client
+	commands *redis.Conn
+	dialled  net.Conn
 	// IsAsked is whether the node answers for keys of a slot that it does not have yet. IsGreeted is set when the server
 	// has taken what comes before the first command.
-	isAsked, isGreeted bool
+	isAsked, isGreeted, hasDeadlines bool
+}
+
+// Interrupter is nil before the greeting, which can wait for the program's provider of credentials.
+func (c *conn) Interrupter() func() {
+	if !c.isGreeted || !c.hasDeadlines {
+		return nil
+	}
+	return func() { _ = c.dialled.SetDeadline(time.Unix(1, 0)) }
 }
 
 func (c *conn) Do(commands ...[]any) ([]any, error) {
 	ctx := context.Background()
-	pipeline := c.client.Pipeline()
+	pipeline := c.commands.Pipeline()
 	asked := make([]*redis.Cmd, len(commands))
 	for i, command := range commands {
 		if c.isAsked {
@@ -128,6 +145,7 @@ func reasonOf(err error) error {
 }
 
 func (c *conn) Close() error {
+	c.commands.Close()
 	c.client.Close()
 	return c.dialled.Close()
 }

@@ -39,6 +39,8 @@ func connect(ctx context.Context, pool *redis.Pool) (dsync.Conn, error) {
 
 type conn struct{ redis.Conn }
 
+func (c *conn) Interrupter() func() { return func() { c.Close() } }
+
 func (c *conn) Do(commands ...[]any) ([]any, error) {
 	for _, command := range commands {
 		if err := c.Send(command[0].(string), command[1:]...); err != nil {
