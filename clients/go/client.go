@@ -78,6 +78,8 @@ func (c *Client) find(ctx context.Context, key string) (Node, error) {
 	if c.hasFound.Load() {
 		return c.findNode(ctx, key)
 	}
+	ctx, cancel := limit(ctx, now()+answerWithin)
+	defer cancel()
 	node, err := until(ctx, func() (Node, error) { return c.findNode(ctx, key) }, func(Node) {})
 	c.hasFound.Store(err == nil)
 	return node, err
@@ -144,18 +146,19 @@ func (s *session) reply(ctx context.Context, replies []any, nth int, err error) 
 // send is do of several commands, or of none: then it waits alone for the confirmation of what this connection has
 // done. Refusals are among the replies.
 func (s *session) send(ctx context.Context, within time.Duration, confirm confirmation, commands ...[]any) ([]any, error) {
-	limited, cancel := limit(ctx, within+confirm.within)
-	defer cancel()
+	end := now() + within + confirm.within
 	var replies []any
-	err := s.open(limited)
+	err := s.open(ctx, end)
 	if err == nil {
-		replies, err = confirm.perform(limited, s, commands...)
+		replies, err = confirm.perform(ctx, s, end, commands...)
 	}
 	s.heed(ctx, err)
 	return replies, err
 }
 
-func limit(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+// limit returns a context that ends at this moment of now().
+func limit(ctx context.Context, end time.Duration) (context.Context, context.CancelFunc) {
+	within := end - now()
 	return context.WithTimeoutCause(ctx, within, noAnswer(within))
 }
 
@@ -163,10 +166,10 @@ func limit(ctx context.Context, within time.Duration) (context.Context, context.
 type noAnswer time.Duration
 
 func (e noAnswer) Error() string {
-	return fmt.Sprintf("no answer within %v", time.Duration(e).Round(time.Millisecond))
+	return fmt.Sprintf("no answer within %v", time.Duration(e).Round(10*time.Millisecond))
 }
 
-func (s *session) open(ctx context.Context) error {
+func (s *session) open(ctx context.Context, end time.Duration) error {
 	if s.conn != nil {
 		return nil
 	}
@@ -182,6 +185,8 @@ func (s *session) open(ctx context.Context) error {
 		return Unsent(err)
 	}
 	if s.conn = s.client.takeIdle(s.node.Name); s.conn == nil {
+		ctx, cancel := limit(ctx, end)
+		defer cancel()
 		connect := s.node.Connect
 		s.conn, err = until(ctx, func() (Conn, error) { return connect(ctx) }, func(late Conn) { late.Close() })
 	}
@@ -191,18 +196,24 @@ func (s *session) open(ctx context.Context) error {
 	return nil
 }
 
-// exchange sends the commands in one write, and returns their replies. The connection ends with the context, whatever the
-// library does then: a greeting can wait for the user's own provider of credentials.
-func (s *session) exchange(ctx context.Context, commands ...[]any) ([]any, error) {
-	conn := s.conn
+// exchange sends the commands in one write, and returns their replies. The connection ends with the context and at the
+// end, whatever the library does then: a greeting can wait for the user's own provider of credentials.
+func (s *session) exchange(ctx context.Context, end time.Duration, commands ...[]any) ([]any, error) {
+	conn, begun := s.conn, now()
 	var replies []any
 	var err error
 	if interrupt := conn.Interrupter(); interrupt == nil {
-		replies, err = until(ctx, func() ([]any, error) { return conn.Do(commands...) }, func([]any) {})
+		limited, cancel := limit(ctx, end)
+		defer cancel()
+		replies, err = until(limited, func() ([]any, error) { return conn.Do(commands...) }, func([]any) {})
 	} else {
-		isInTime := context.AfterFunc(ctx, interrupt)
-		if replies, err = conn.Do(commands...); !isInTime() {
+		late, isWanted := &alarm{call: func() { go interrupt() }}, context.AfterFunc(ctx, interrupt)
+		late.ringAt(end)
+		replies, err = conn.Do(commands...)
+		if isInTime := late.stop(); !isWanted() {
 			err = context.Cause(ctx)
+		} else if !isInTime {
+			err = noAnswer(end - begun)
 		}
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ func (c confirmation) isWanted() bool { return c.replicas > 0 || c.isAll || c.is
 // perform sends the commands in one write, and behind them what confirms them; without commands it confirms what the
 // connection has written before. It returns the replies of the commands, with an error those that have come before it.
 // The error of replies that are not confirmed is a *NotConfirmed.
-func (c confirmation) perform(ctx context.Context, s *session, commands ...[]any) ([]any, error) {
+func (c confirmation) perform(ctx context.Context, s *session, end time.Duration, commands ...[]any) ([]any, error) {
 	sent := commands[:len(commands):len(commands)]
 	switch {
 	case c.isAll:
@@ -30,7 +30,7 @@ func (c confirmation) perform(ctx context.Context, s *session, commands ...[]any
 	case c.isWanted():
 		sent = append(sent, c.command())
 	}
-	replies, err := s.exchange(ctx, sent...)
+	replies, err := s.exchange(ctx, end, sent...)
 	if err != nil || !c.isWanted() {
 		return replies[:min(len(replies), len(commands))], err
 	}
@@ -39,13 +39,13 @@ func (c confirmation) perform(ctx context.Context, s *session, commands ...[]any
 	case len(commands) > 0 && !slices.ContainsFunc(replies, needsConfirmation):
 		return replies, nil
 	case c.isAll:
-		return replies, c.waitForAll(ctx, s, last)
+		return replies, c.waitForAll(ctx, s, end, last)
 	}
 	return replies, c.judge(last)
 }
 
 // waitForAll waits for as many replicas as the reply to ROLE has, at least one.
-func (c confirmation) waitForAll(ctx context.Context, s *session, role any) error {
+func (c confirmation) waitForAll(ctx context.Context, s *session, end time.Duration, role any) error {
 	c.isAll, c.replicas = false, 1
 	items, _ := role.([]any)
 	if len(items) < 3 || text(items[0]) != "master" {
@@ -53,7 +53,7 @@ func (c confirmation) waitForAll(ctx context.Context, s *session, role any) erro
 	}
 	attached, _ := items[2].([]any)
 	c.replicas = max(1, len(attached))
-	_, err := c.perform(ctx, s)
+	_, err := c.perform(ctx, s, end)
 	return err
 }
 

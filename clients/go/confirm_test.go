@@ -79,7 +79,7 @@ func (c *scriptConn) Do(commands ...[]any) ([]any, error) {
 // play asks a server that answers so for the confirmation of a command.
 func play(c confirmation, answers ...[]any) (*script, []any, error) {
 	s := &script{answers: answers}
-	replies, err := c.perform(context.Background(), &session{conn: newScriptConn(s)}, []any{"RENEW"})
+	replies, err := c.perform(context.Background(), &session{conn: newScriptConn(s)}, now()+time.Minute, []any{"RENEW"})
 	return s, replies, err
 }
 
@@ -127,7 +127,7 @@ func TestContextThatEndsBehindRoleEndsTheConfirmation(t *testing.T) {
 	defer cancel()
 	s := &script{answers: [][]any{{int64(1), []any{"master", int64(9), []any{}}}, silence}}
 	asking := &session{request: request{claim: &NewLock(NewClient(s.find), "k").claim}, conn: newScriptConn(s)}
-	_, err := confirmation{isAll: true}.perform(ctx, asking, []any{"RENEW"})
+	_, err := confirmation{isAll: true}.perform(ctx, asking, now()+time.Minute, []any{"RENEW"})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !errors.Is(err, context.DeadlineExceeded) || len(s.asked) != 2 || asking.conn != nil {

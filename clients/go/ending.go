@@ -32,11 +32,7 @@ func (h *Hold) end(ctx context.Context, verb string, words ...any) error {
 		return errReleased
 	}
 	lost := h.Err()
-	retryFor := time.Duration(0)
-	if lost == nil || verb != release {
-		retryFor = h.lease.ends()
-	}
-	counts, err := h.say(ctx, retryFor, verb, words...)
+	counts, err := h.say(ctx, lost != nil, verb, words...)
 	h.hasEnded = err == nil
 	h.lease.over()
 	switch {
@@ -54,7 +50,11 @@ const notFound = "its lease ran out, or it was revoked or removed"
 
 // say sends the command until it is answered, and confirmed if it is DONE. It returns whether that counts as the end of
 // the hold: the server has ended it now, or may have for an earlier sending.
-func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, words ...any) (counts bool, err error) {
+func (g *grip) say(ctx context.Context, isLost bool, verb string, words ...any) (counts bool, err error) {
+	retryFor := time.Duration(0)
+	if !isLost || verb != release {
+		retryFor = g.lease.ends()
+	}
 	session := &session{request: g.request}
 	defer session.close(false)
 	patience := &patience{session: session, retryFor: retryFor, deadline: now() + retryFor, isOfHold: true}
@@ -63,7 +63,7 @@ func (g *grip) say(ctx context.Context, retryFor time.Duration, verb string, wor
 		confirm = g.request.confirm
 	}
 	// The repetition of a DONE of a run is answered as the first, and a hold that is lost has most likely lapsed.
-	zeroIsLost := verb == finish && g.request.family == works || g.Err() != nil
+	zeroIsLost := verb == finish && g.request.family == works || isLost
 	for {
 		commands := g.commands(confirm, verb, words...)
 		replies, err := session.send(ctx, answerWithin, confirm, commands...)
@@ -108,6 +108,9 @@ func (g *grip) commands(confirm confirmation, verb string, words ...any) [][]any
 
 // lingering returns a context that ends a second after the other one: a command that ends a hold is worth so much.
 func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		time.AfterFunc(withdrawWithin, func() { cancel(context.Cause(ctx)) })

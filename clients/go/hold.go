@@ -27,7 +27,7 @@ type grip struct {
 func newHold(r request, got answer, sent time.Duration) *Hold {
 	g := &grip{request: r, got: got, ending: make(chan struct{}, 1)}
 	g.lease = newLease(&r.settings, sent, HoldLost{Key: r.key, Fence: got.fence})
-	g.lease.start(func() { g.renew() })
+	g.lease.start(func() { g.renew(func(error) {}) })
 	hold := &Hold{g}
 	runtime.SetFinalizer(hold, func(hold *Hold) { hold.lease.forget() })
 	return hold
@@ -91,8 +91,14 @@ func (h *Hold) Renew(ctx context.Context, length time.Duration) error {
 		}
 		h.lease.resize(wanted)
 	}
-	_, err := until(ctx, func() (any, error) { return nil, h.renew() }, func(any) {})
-	return anyOf(h.Err(), err)
+	told := make(chan error, 1)
+	h.renew(func(err error) { told <- err })
+	select {
+	case err := <-told:
+		return anyOf(h.Err(), err)
+	case <-ctx.Done():
+		return anyOf(h.Err(), context.Cause(ctx))
+	}
 }
 
 var errReleased = errors.New("dsync: the hold is released")

@@ -40,9 +40,11 @@ type holdLease struct {
 	// Trouble is why the last renewal failed, and pause that before its next repetition.
 	trouble error
 	pause   time.Duration
-	// Watch looks whether the hold is lost. It opens no connection, and needs nobody who refers to the hold: who waits
-	// for the loss may have nothing else. Renewal has the hold renewed.
-	watch, renewal *time.Timer
+	// Alarm looks whether the hold is lost. It opens no connection, and needs nobody who refers to the hold: who waits for
+	// the loss may have nothing else. It calls renew at renewAt, or never.
+	alarm   alarm
+	renewAt time.Duration
+	renew   func()
 }
 
 // terms are what a request asks for.
@@ -63,17 +65,29 @@ func newLease(s *settings, sent time.Duration, loss HoldLost) *holdLease {
 func (l *holdLease) start(renew func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.watch = time.AfterFunc(l.slice(), l.look)
-	l.renewal = time.AfterFunc(l.third(), renew)
+	l.renew, l.alarm.call = renew, l.look
+	l.renewFrom(l.third())
 }
 
-// third returns after which time a third of the lease is over. Called with the mutex.
-func (l *holdLease) third() time.Duration { return l.sent + l.terms.length/3 - now() }
+// third returns when a third of the lease is over, or a hundredth of it before: so many holds are due at one moment, and
+// are renewed in one write. It is called with the mutex, as all functions below of which that is said.
+func (l *holdLease) third() time.Duration {
+	return (l.sent + l.terms.length/3).Truncate(l.terms.length / 100)
+}
 
-// slice returns after which time to look at the clock again: no wait that the system offers goes on while the machine
-// is suspended. It is called with the mutex, as all functions below of which that is said.
-func (l *holdLease) slice() time.Duration {
-	return min(l.until()-now(), max(shortestSlice, min(l.terms.margin, defaultMargin(l.terms.length))))
+// renewFrom has the hold renewed at this moment, unless it is forgotten. Called with the mutex.
+func (l *holdLease) renewFrom(at time.Duration) {
+	if !l.isForgotten {
+		l.renewAt = at
+	}
+	l.lookLater()
+}
+
+// lookLater sets the alarm. It looks at the clock in slices, all holds at the same moments: no wait that the system
+// offers goes on while the machine is suspended. Called with the mutex.
+func (l *holdLease) lookLater() {
+	slice := max(shortestSlice, min(l.terms.margin, defaultMargin(l.terms.length)))
+	l.alarm.ringAt(min(l.until(), (now() + slice).Truncate(slice), l.renewAt))
 }
 
 // until returns the moment from which the hold counts as lost. Called with the mutex.
@@ -83,21 +97,28 @@ func (l *holdLease) until() time.Duration {
 
 func (l *holdLease) look() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.isLive() {
-		l.watch.Reset(l.slice())
+	at, isDue := now(), false
+	if l.isLive(at) {
+		if isDue = at >= l.renewAt; isDue {
+			l.renewAt = never
+		}
+		l.lookLater()
+	}
+	l.mu.Unlock()
+	if isDue {
+		l.renew()
 	}
 }
 
-// isLive returns whether the hold is certain, and notes whether the time is up. Called with the mutex.
-func (l *holdLease) isLive() bool {
+// isLive returns whether the hold is certain at this moment, which is now, and notes whether the time is up. Called with the mutex.
+func (l *holdLease) isLive(at time.Duration) bool {
 	if l.isOver || l.context.Err() != nil {
 		return false
 	}
-	if now() < l.until() {
+	if at < l.until() {
 		return true
 	}
-	if l.terms.asked < l.terms.length || now() >= l.end {
+	if l.terms.asked < l.terms.length || at >= l.end {
 		l.lose("its MaxHold is over", nil)
 	} else if l.isForgotten {
 		l.lose("it was not renewed, because the program does not refer to it any more", nil)
@@ -111,8 +132,7 @@ func (l *holdLease) isLive() bool {
 func (l *holdLease) lose(why string, trouble error) {
 	lost := l.loss
 	lost.Why, lost.Err = why, trouble
-	l.watch.Stop()
-	l.renewal.Stop()
+	l.alarm.stop()
 	l.cancel(&lost)
 	l.log(slog.LevelWarn, lost.Error())
 }
@@ -126,8 +146,9 @@ func (l *holdLease) log(level slog.Level, text string, words ...any) {
 func (l *holdLease) left() (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.isLive() {
-		return l.until() - now(), nil
+	at := now()
+	if l.isLive(at) {
+		return l.until() - at, nil
 	}
 	return 0, context.Cause(l.context)
 }
@@ -136,7 +157,7 @@ func (l *holdLease) left() (time.Duration, error) {
 func (l *holdLease) asks(sent time.Duration) (terms, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.isLive() {
+	if !l.isLive(sent) {
 		return terms{}, anyOf(context.Cause(l.context), errReleased)
 	}
 	asks := l.wanted
@@ -158,7 +179,7 @@ func (l *holdLease) resize(wanted terms) {
 func (l *holdLease) renewed(sent time.Duration, asked terms) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if sent < l.sent || !l.isLive() {
+	if sent < l.sent || !l.isLive(now()) {
 		return
 	}
 	l.sent, l.terms, l.trouble = sent, asked, nil
@@ -166,22 +187,14 @@ func (l *holdLease) renewed(sent time.Duration, asked terms) {
 	if sent >= l.lastSent {
 		l.shortened = never
 	}
-	l.watch.Reset(l.slice())
-	l.renewIn(l.third())
-}
-
-// renewIn has the hold renewed then, unless it is forgotten. Called with the mutex.
-func (l *holdLease) renewIn(pause time.Duration) {
-	if !l.isForgotten {
-		l.renewal.Reset(pause)
-	}
+	l.renewFrom(l.third())
 }
 
 // notFound notes that the server does not have the hold any more.
 func (l *holdLease) notFound(trouble error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.isEnding && l.isLive() {
+	if !l.isEnding && l.isLive(now()) {
 		l.lose(notFound, trouble)
 	}
 }
@@ -200,8 +213,8 @@ func (l *holdLease) notRenewed(trouble error) {
 		l.log(level, "the hold is not renewed, asking again", "key", l.loss.Key, "error", trouble)
 	}
 	l.trouble = trouble
-	if l.isLive() {
-		l.renewIn(min(l.pause, l.terms.length/10, l.wanted.length/10))
+	if l.isLive(now()) {
+		l.renewFrom(now() + min(l.pause, l.terms.length/10, l.wanted.length/10))
 		l.pause = min(2*l.pause, longestPause)
 	}
 }
@@ -219,8 +232,7 @@ func (l *holdLease) ends() time.Duration {
 func (l *holdLease) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.isForgotten = true
-	l.renewal.Stop()
+	l.isForgotten, l.renewAt = true, never
 }
 
 // over notes that the hold has ended.
@@ -228,6 +240,5 @@ func (l *holdLease) over() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isOver = true
-	l.watch.Stop()
-	l.renewal.Stop()
+	l.alarm.stop()
 }

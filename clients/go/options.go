@@ -189,11 +189,14 @@ var bounds = map[string][2]time.Duration{
 
 func (s *settings) duration(option string, value time.Duration) {
 	least, most := bounds[option][0], bounds[option][1]
+	if value >= least && min(value, never) <= most {
+		return
+	}
 	text := fmt.Sprintf("%v to %d days", least, most/day)
 	if most == never {
 		text = fmt.Sprintf("%v or more", least)
 	}
-	s.check(value >= least && min(value, never) <= most, option, text, value)
+	s.check(false, option, text, value)
 }
 
 const day, mostCount = 24 * time.Hour, 1_000_000

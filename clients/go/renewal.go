@@ -25,26 +25,23 @@ type line struct {
 	due []renewal
 }
 
-// renewal is one that is due. Heard is told how it ended.
+// renewal is one that is due. Told is called when it has ended.
 type renewal struct {
 	*grip
-	node  Node
-	asks  terms
-	heard chan error
+	node Node
+	asks terms
+	told func(error)
 }
 
 // renew has the hold renewed, on the connection of all renewals: so no other one can overtake it.
-func (g *grip) renew() error {
-	ctx, cancel := limit(context.Background(), answerWithin)
-	defer cancel()
-	node, err := g.request.client.find(ctx, g.Key())
+func (g *grip) renew(told func(error)) {
+	node, err := g.request.client.find(context.Background(), g.Key())
 	if err != nil {
 		g.lease.notRenewed(err)
-		return err
+		told(err)
+		return
 	}
-	due := renewal{grip: g, node: node, heard: make(chan error, 1)}
-	due.queue()
-	return <-due.heard
+	renewal{grip: g, node: node, told: told}.queue()
 }
 
 // queue has it written with all that are due at its node.
@@ -82,7 +79,7 @@ func renewAll(due []renewal) {
 	for _, one := range due {
 		var err error
 		if one.asks, err = one.lease.asks(sent); err != nil {
-			one.heard <- err
+			one.told(err)
 			continue
 		}
 		live = append(live, one)
@@ -116,6 +113,6 @@ func renewAll(due []renewal) {
 		default:
 			one.lease.notRenewed(failure)
 		}
-		one.heard <- failure
+		one.told(failure)
 	}
 }

@@ -109,13 +109,21 @@ func TestRenewalWithAShorterLeaseIsRepeatedBeforeThatIsOver(t *testing.T) {
 	}
 }
 
+// dueAt returns the renewals of the holds a, b and c, and what is told how each ended.
+func dueAt(client *Client) (due []renewal, told map[string]chan error) {
+	told = map[string]chan error{}
+	for _, key := range []string{"a", "b", "c"} {
+		ended := make(chan error, 1)
+		told[key] = ended
+		due = append(due, renewal{grip: held(client, key, time.Minute).grip, told: func(err error) { ended <- err }})
+	}
+	return due, told
+}
+
 func TestRenewalsThatAreDueGoInOneWrite(t *testing.T) {
 	s := &script{answers: [][]any{{int64(1), int64(0), ReplyError("LOADING")}}}
 	client := NewClient(s.find)
-	var due []renewal
-	for _, key := range []string{"a", "b", "c"} {
-		due = append(due, renewal{grip: held(client, key, time.Minute).grip, heard: make(chan error, 1)})
-	}
+	due, _ := dueAt(client)
 	renewAll(due)
 	if len(s.asked) != 1 || strings.Count(s.asked[0], "DLOCK.RENEW") != 3 {
 		t.Fatal(s.asked)
@@ -133,17 +141,29 @@ func TestErrorOfARenewalNamesItsOwnKey(t *testing.T) {
 		{ReplyError("LOADING"), ReplyError("LOADING"), ReplyError("LOADING")},
 	} {
 		client := NewClient((&script{answers: [][]any{answers}}).find)
-		var due []renewal
-		for _, key := range []string{"a", "b", "c"} {
-			due = append(due, renewal{grip: held(client, key, time.Minute).grip, heard: make(chan error, 1)})
-		}
+		due, told := dueAt(client)
 		renewAll(due)
 		for _, one := range due {
 			one.lease.over() // It is not renewed again.
-			if told := (<-one.heard).Error(); !strings.HasPrefix(told, quoted(one.Key())+": server: ") {
+			if told := (<-told[one.Key()]).Error(); !strings.HasPrefix(told, quoted(one.Key())+": server: ") {
 				t.Error(one.Key(), told)
 			}
 		}
+	}
+}
+
+func TestHoldsThatAreGrantedTogetherAreDueTogether(t *testing.T) {
+	moments := map[time.Duration]bool{}
+	for ago := time.Duration(0); ago < 100*time.Millisecond; ago += 10 * time.Millisecond {
+		l := leaseOf(t, ago)
+		due := l.third()
+		if early := l.sent + l.terms.length/3 - due; early < -time.Second || early > l.terms.length/100 {
+			t.Error(ago, early)
+		}
+		moments[due.Round(100*time.Millisecond)] = true
+	}
+	if len(moments) > 2 {
+		t.Error("each is due by itself", moments)
 	}
 }
 
@@ -289,13 +309,10 @@ func TestRenewalGoesToWhereAskSendsIt(t *testing.T) {
 		return node, err
 	}
 	client := NewClient(find)
-	var due []renewal
-	for _, key := range []string{"a", "b", "c"} {
-		due = append(due, renewal{grip: held(client, key, time.Minute).grip, heard: make(chan error, 1)})
-	}
+	due, told := dueAt(client)
 	renewAll(due)
 	for _, one := range due {
-		err := <-one.heard
+		err := <-told[one.Key()]
 		one.lease.over() // It is not renewed again.
 		if err != nil {
 			t.Error(one.Key(), err)

@@ -2,7 +2,7 @@ package dsync
 
 import (
 	"crypto/rand"
-	"fmt"
+	"encoding/hex"
 	"os"
 	"os/user"
 	"strconv"
@@ -53,7 +53,8 @@ func newToken() string {
 		panic("dsync: the system has no random numbers: " + err.Error())
 	}
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	digits := hex.EncodeToString(b[:])
+	return digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:]
 }
 
 // millis returns whole milliseconds, at least one: for BLOCK zero means without limit.

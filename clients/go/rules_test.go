@@ -167,7 +167,8 @@ func leaseOf(t *testing.T, ago time.Duration, options ...Option) *holdLease {
 		t.Fatal(c.err)
 	}
 	l := newLease(&c.settings, now()-ago, HoldLost{Key: "k", Fence: 7})
-	l.watch, l.renewal = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	l.start(func() {})
+	t.Cleanup(l.over)
 	return l
 }
 
@@ -294,5 +295,28 @@ func TestResultsAreStoredAsTheirTypeSays(t *testing.T) {
 	// The type of the work says it, not that of one result.
 	if stored, _ := encode[any]("text"); stored != `"text"` {
 		t.Error(stored)
+	}
+}
+
+func TestAlarmsRingInTheirOrderUnlessTheyAreStopped(t *testing.T) {
+	rung := make(chan int, 3)
+	begun, set := now(), []*alarm{}
+	for i, after := range []time.Duration{300, 30, 150, 90} {
+		i := i
+		one := &alarm{call: func() { rung <- i }}
+		one.ringAt(begun + after*time.Millisecond)
+		set = append(set, one)
+	}
+	if !set[2].stop() {
+		t.Error("it has rung")
+	}
+	set[0].ringAt(begun + 60*time.Millisecond)
+	for i, want := range []int{1, 0, 3} {
+		if got := <-rung; got != want || now() < begun+time.Duration(30*(i+1))*time.Millisecond {
+			t.Errorf("%d rings before %d, after %v", got, want, now()-begun)
+		}
+	}
+	if set[1].stop() {
+		t.Error("it rings once more")
 	}
 }
