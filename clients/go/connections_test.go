@@ -62,9 +62,11 @@ func TestWrongOptionsAreErrorsBeforeAnythingIsSent(t *testing.T) {
 		"RetryDelay":   once(dsync.RetryDelay(-1)),
 		"Keep":         once(dsync.Keep(0)),
 		"Forever":      once(dsync.Keep(time.Hour), dsync.Forever()),
+		"UntilDone":    once(dsync.UntilDone()),
 		"Lease of all": semaphore(dsync.Lease(0)),
 
-		"Lease is 1ms to 30 days, not 30ns":     lock("k", dsync.Lease(30)),
+		"Lease is 1ms to 30 days, not 30ns: write 30*time.Second": lock("k", dsync.Lease(30)),
+
 		"Lease is 1ms to 30 days, not 744h0m0s": lock("k", dsync.Lease(31*24*time.Hour)),
 		"MinHold is 1ms to 30 days":             lock("k", dsync.MinHold(31*24*time.Hour)),
 		"Keep is 1ms to 3650 days":              once(dsync.Keep(3651 * 24 * time.Hour)),

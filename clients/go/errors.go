@@ -95,6 +95,8 @@ type WorkFailed struct {
 	// Reason is that of the last attempt.
 	Reason   string
 	Attempts int
+	// Err is the error of the last attempt of this call of Do, with [UntilDone]; nil otherwise.
+	Err error
 }
 
 func (e *WorkFailed) Error() string {
@@ -102,6 +104,7 @@ func (e *WorkFailed) Error() string {
 }
 
 func (e *WorkFailed) Is(target error) bool { return target == ErrWorkFailed }
+func (e *WorkFailed) Unwrap() error        { return e.Err }
 
 // Holder is one of those who hold a key, as INFO shows it.
 type Holder struct {

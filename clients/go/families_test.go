@@ -3,6 +3,7 @@ package dsync_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -145,6 +146,67 @@ func TestFailedWorkIsGivenUp(t *testing.T) {
 	var failed *dsync.WorkFailed
 	if !errors.As(err, &failed) || failed.Reason != "mine" || failed.Attempts != 2 {
 		t.Fatal(err)
+	}
+}
+
+func TestCallGoesOnUntilItsAttemptsAreOver(t *testing.T) {
+	_, client := start(t)
+	mine := errors.New("no disk")
+	for failures, want := range map[int]int{2: 3, 9: 3} {
+		once := dsync.NewOnce[int](client, fmt.Sprint(failures), dsync.MaxAttempts(3), dsync.UntilDone())
+		runs := 0
+		result, err := once.Do(background, func(context.Context) (int, error) {
+			if runs++; runs <= failures {
+				return 0, mine
+			}
+			return runs, nil
+		})
+		var failed *dsync.WorkFailed
+		if isDone := err == nil && result == want; runs != want || isDone != (failures < 3) {
+			t.Error(failures, runs, result, err)
+		} else if !isDone && (!errors.As(err, &failed) || failed.Attempts != 3 || !errors.Is(err, mine)) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCallThatGoesOnLetsThoseWhoWaitBeFirst(t *testing.T) {
+	s, client := start(t)
+	options := []dsync.OnceOption{dsync.MaxAttempts(9), dsync.UntilDone()}
+	runs := 0
+	result := must[string](t)(dsync.NewOnce[string](client, "w", options...).Do(background, func(context.Context) (string, error) {
+		if runs++; runs > 1 {
+			return "mine", nil
+		}
+		go func() {
+			_, _ = dsync.NewOnce[string](client, "w").Do(background, func(context.Context) (string, error) { return "theirs", nil })
+		}()
+		eventually(t, "a waiter", func() bool { return s.waiters("DONCE", "w") == "1" })
+		return "", errors.New("mine")
+	}))
+	if runs != 1 || result != "theirs" {
+		t.Fatal(runs, result)
+	}
+}
+
+func TestDeadlineThatTheWorkDoesNotMeetIsAFailedAttempt(t *testing.T) {
+	_, client := start(t)
+	once := dsync.NewOnce[string](client, "w", dsync.MaxAttempts(2), dsync.UntilDone())
+	runs := 0
+	for call := 0; call < 4; call++ {
+		ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
+		_, err := once.Do(ctx, func(ctx context.Context) (string, error) {
+			runs++
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		cancel()
+		if errors.Is(err, dsync.ErrWorkFailed) != (call >= 2) {
+			t.Error(call, err)
+		}
+	}
+	if runs != 2 {
+		t.Fatal(runs)
 	}
 }
 

@@ -20,28 +20,38 @@ func NewOnce[T any](client *Client, key string, options ...OnceOption) *Once[T] 
 }
 
 // Do returns the result of the work, and does it if it is not done. Others wait meanwhile. An error or a panic of the
-// work is a failed attempt, and the next in line begins, after [RetryDelay]; unless the context was cancelled, which
-// counts no attempt. The context of the work is cancelled when its run is lost; [HoldOf] returns the run's hold. The
-// error is that of the work, a [*HoldLost] if another attempt has begun meanwhile, a [*WorkFailed] if all attempts have
-// failed, or one of [Lock.Acquire].
+// work is a failed attempt, and the next in line begins, after [RetryDelay]: with [UntilDone] that may be this call. So
+// is a deadline of the context that the work does not meet; a context that is cancelled counts no attempt. The context
+// of the work is cancelled when its run is lost; [HoldOf] returns the run's hold. The error is that of the work, a
+// [*HoldLost] if another attempt has begun meanwhile, a [*WorkFailed] if all attempts have failed, or one of
+// [Lock.Acquire].
 func (o *Once[T]) Do(ctx context.Context, work func(ctx context.Context) (T, error)) (result T, err error) {
-	run, err := o.Begin(ctx)
-	if err != nil || run.IsDone() {
-		return run.result, err
-	}
-	err = run.during(ctx, func(inner context.Context) (err error) {
-		result, err = work(inner)
-		return err
-	}, func(end context.Context, err error) error {
-		switch {
-		case err == nil:
-			return run.Done(end, result)
-		case ctx.Err() != nil:
-			return run.quietly(run.Release(end))
+	for {
+		run, begun := o.Begin(ctx)
+		if over, isOver := begun.(*WorkFailed); isOver {
+			over.Err = err
 		}
-		return run.quietly(run.Fail(end, err))
-	})
-	return result, err
+		if begun != nil || run.IsDone() {
+			return run.result, begun
+		}
+		hasFailed := false
+		err = run.during(ctx, func(inner context.Context) (err error) {
+			result, err = work(inner)
+			return err
+		}, func(end context.Context, err error) error {
+			switch {
+			case err == nil:
+				return run.Done(end, result)
+			case ctx.Err() == context.Canceled:
+				return run.quietly(run.Release(end))
+			}
+			hasFailed = true
+			return run.quietly(run.Fail(end, err))
+		})
+		if !hasFailed || !o.claim.isUntilDone || ctx.Err() != nil {
+			return result, err
+		}
+	}
 }
 
 // Get returns the result of work that is done, and whether it is. It does not begin the work.

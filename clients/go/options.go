@@ -126,8 +126,15 @@ func Index() SemaphoreOption {
 
 // MaxAttempts sets after how many failures the work is given up: never unless set. Then callers get a [*WorkFailed].
 func MaxAttempts(attempts int) OnceOption {
-	return Option(func(s *settings) { s.count("MaxAttempts", "MAX", attempts) })
+	return Option(func(s *settings) {
+		s.maxAttempts = attempts
+		s.count("MaxAttempts", "MAX", attempts)
+	})
 }
+
+// UntilDone has a call of Do whose work fails begin again, in line behind those who wait, until the work is done or its
+// [MaxAttempts], which it needs, are over.
+func UntilDone() OnceOption { return Option(func(s *settings) { s.isUntilDone = true }) }
 
 // RetryDelay sets for how long nobody begins again after a failure.
 func RetryDelay(delay time.Duration) OnceOption {
@@ -160,10 +167,10 @@ type settings struct {
 	owner   string
 	confirm confirmation
 	// Numbers that are not given are 0.
-	limit, permits, laneLimit int
-	lane                      string
-	isIndexed                 bool
-	retryDelay                time.Duration
+	limit, permits, laneLimit, maxAttempts int
+	lane                                   string
+	isIndexed, isUntilDone                 bool
+	retryDelay                             time.Duration
 	// Keep is what DONE says of how long the result is kept.
 	keep []any
 	// Words are those of the request that only some families have, with OWNER.
@@ -196,7 +203,15 @@ func (s *settings) duration(option string, value time.Duration) {
 	if most == never {
 		text = fmt.Sprintf("%v or more", least)
 	}
-	s.check(false, option, text, value)
+	s.check(false, option, text, told(value))
+}
+
+// told returns a duration for people: few nanoseconds are a number that was given without its unit.
+func told(value time.Duration) string {
+	if value > 0 && value < time.Microsecond {
+		return fmt.Sprintf("%v: write %d*time.Second", value, value)
+	}
+	return value.String()
 }
 
 const day, mostCount = 24 * time.Hour, 1_000_000
@@ -222,6 +237,7 @@ func (s *settings) complete() {
 	s.check(s.laneLimit == 0 || s.lane != "", "LaneLimit", "given with Lane", "alone")
 	s.check(!s.isIndexed || s.permits == 1, "Permits", "1 with Index", s.permits)
 	s.check(len(s.keep) <= 2 && (len(s.keep) < 2 || s.keep[0] == "PX"), "Forever", "given instead of Keep", "besides it")
+	s.check(!s.isUntilDone || s.maxAttempts > 0, "UntilDone", "given with MaxAttempts", "alone")
 	s.check(len(s.owner) <= longestText, "Owner", "at most 128 bytes", len(s.owner))
 	if s.owner != "" {
 		s.word("OWNER", s.owner)

@@ -251,9 +251,6 @@ func (d *driver) acquire(order order) (answer, error) {
 }
 
 func (d *driver) workOnce(ctx context.Context, order order) (answer, error) {
-	if order.UntilDone {
-		return answer{"is": "cannot", "why": "the program calls Do again"}, nil
-	}
 	runs := 0
 	value, err := dsync.NewOnce[any](d.client, order.Key, order.forOnce()...).Do(ctx, func(context.Context) (any, error) {
 		if runs++; runs <= order.Failures {

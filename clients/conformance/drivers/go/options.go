@@ -87,5 +87,8 @@ func (o order) forOnce() []dsync.OnceOption {
 	if o.Attempts != nil {
 		options = append(options, dsync.MaxAttempts(*o.Attempts))
 	}
+	if o.UntilDone {
+		options = append(options, dsync.UntilDone())
+	}
 	return options
 }
