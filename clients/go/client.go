@@ -113,6 +113,8 @@ type session struct {
 	request
 	// Node is where the key was looked for last, and next where it is to be looked for, if that is known.
 	node, next Node
+	// At is what errors call the server that was asked last.
+	at string
 	// Conn is nil before the first command, and after one whose replies have not all come: what comes late would be taken
 	// for the next one.
 	conn Conn
@@ -180,8 +182,8 @@ func (s *session) open(ctx context.Context, end time.Duration) error {
 	if s.node, s.next = s.next, (Node{}); s.node.Connect == nil {
 		s.node, err = s.client.find(ctx, s.key)
 	}
-	if err != nil {
-		s.node.Name = "no server is found"
+	if s.at = s.node.Name; err != nil {
+		s.at = "no server is found"
 		return Unsent(err)
 	}
 	if s.conn = s.client.takeIdle(s.node.Name); s.conn == nil {
@@ -193,6 +195,7 @@ func (s *session) open(ctx context.Context, end time.Duration) error {
 	if err != nil {
 		return Unsent(err)
 	}
+	s.at = s.conn.Address()
 	return nil
 }
 
@@ -265,7 +268,7 @@ func (s *session) named(err error) error {
 			err = worded
 		}
 	}
-	return fmt.Errorf("%s: %s: %w", quoted(s.key), s.node.Name, err)
+	return fmt.Errorf("%s: %s: %w", quoted(s.key), s.at, err)
 }
 
 func logger() *slog.Logger { return slog.Default().With("logger", "dsync") }

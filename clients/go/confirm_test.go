@@ -37,6 +37,8 @@ func (c *scriptConn) Close() error {
 	return nil
 }
 
+func (c *scriptConn) Address() string { return "server" }
+
 func (c *scriptConn) Interrupter() func() { return func() { c.Close() } }
 
 func spelled(command []any) string { return strings.TrimSpace(fmt.Sprintln(command...)) }

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io"
 	"math/big"
 	"net"
 	"runtime"
@@ -270,66 +269,13 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	}
 }
 
-// TLS is the library's own: so it is tested with a listener that decrypts.
-func TestConnectionsAreEncryptedAsThoseOfTheClient(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	certificate, pool := selfSigned(t)
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
-	none(t, err)
-	defer listener.Close()
-	go func() {
-		for {
-			encrypted, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				plain, err := net.Dial("tcp", s.address)
-				if err != nil {
-					encrypted.Close()
-					return
-				}
-				go func() { _, _ = io.Copy(plain, encrypted); plain.Close() }()
-				_, _ = io.Copy(encrypted, plain)
-				encrypted.Close()
-			}()
-		}
-	}()
-	address := listener.Addr().String()
-	connect := map[string]func(*tls.Config) *dsync.Client{
-		"go-redis": func(config *tls.Config) *dsync.Client {
-			return goredis.New(redis.NewClient(&redis.Options{Addr: address, TLSConfig: config}))
-		},
-		"redigo": func(config *tls.Config) *dsync.Client {
-			return dsyncredigo.New(&redigo.Pool{Dial: func() (redigo.Conn, error) {
-				return redigo.Dial("tcp", address, redigo.DialUseTLS(true), redigo.DialTLSConfig(config))
-			}}, address)
-		},
-	}
-	for name, connect := range connect {
-		trusting := connect(&tls.Config{RootCAs: pool})
-		defer trusting.Close()
-		hold := must[*dsync.Hold](t)(dsync.NewLock(trusting, name).Acquire(background))
-		none(t, hold.Release(background))
-		// A certificate that is not trusted is no reason to ask again.
-		begun := time.Now()
-		distrusting := connect(&tls.Config{})
-		defer distrusting.Close()
-		_, err := dsync.NewLock(distrusting, "k").Acquire(background)
-		var untrusted *tls.CertificateVerificationError
-		if !errors.As(err, &untrusted) || time.Since(begun) > soon {
-			t.Error(name, err)
-		}
-	}
-}
-
-func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+// selfSigned returns a certificate for an address that is valid for so long, and the pool that trusts it.
+func selfSigned(t *testing.T, valid time.Duration, address string) (tls.Certificate, *x509.CertPool) {
 	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
-		NotAfter:     time.Now().Add(time.Hour),
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter:     time.Now().Add(valid),
+		IPAddresses:  []net.IP{net.ParseIP(address)},
 		IsCA:         true, BasicConstraintsValid: true,
 	}
 	der := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))

@@ -44,6 +44,8 @@ func (c *stallingConn) Close() error {
 	return nil
 }
 
+func (c *stallingConn) Address() string { return "server" }
+
 func (c *stallingConn) Interrupter() func() { return nil }
 
 func (c *stallingConn) Do(commands ...[]any) ([]any, error) {

@@ -3,6 +3,7 @@ package dsync
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"regexp"
@@ -37,6 +38,9 @@ type Conn interface {
 	// Interrupter returns what ends at once the Do that another goroutine is in, and the connection with it; nil where
 	// nothing does, while it greets the server for instance.
 	Interrupter() func()
+
+	// Address is what errors call the server of this connection: the name of its node, unless that does not tell it.
+	Address() string
 
 	// Close ends the connection, and the Do that another goroutine is in.
 	Close() error
@@ -100,12 +104,18 @@ func passes(err error) bool {
 	var reply ReplyError
 	if !errors.As(err, &reply) {
 		var final *finalError
-		var untrusted *tls.CertificateVerificationError
-		return !errors.As(err, &final) && !errors.As(err, &untrusted)
+		return !errors.As(err, &final) && !isUntrusted(err)
 	}
 	begins := func(beginning string) bool { return strings.HasPrefix(string(reply), beginning) }
 	_, passes := passing[codeOf(reply)]
 	return begins("ERR max number of clients") || passes && !slices.ContainsFunc(over, begins)
+}
+
+// isUntrusted returns whether the certificate of the server is not trusted, has expired or is of another name. Checks of
+// the program's own have the errors of package x509 alone.
+func isUntrusted(err error) bool {
+	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError)) ||
+		errors.As(err, new(x509.CertificateInvalidError)) || errors.As(err, new(x509.HostnameError))
 }
 
 // isNoAnswer returns whether what renews or ends a hold is asked again after this error: it passes, or the server has

@@ -51,6 +51,10 @@ func startServer(t *testing.T, arguments ...string) *server {
 		} else {
 			arguments = arguments[1:]
 		}
+		if len(arguments) > 0 && !strings.HasPrefix(arguments[0], "--") {
+			words = append([]string{arguments[0]}, words...) // Its configuration file.
+			arguments = arguments[1:]
+		}
 		command := exec.Command(program, append(words, arguments...)...)
 		if err := command.Start(); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"dsync-client"
@@ -39,13 +42,20 @@ func New(client redis.UniversalClient) *dsync.Client {
 	return dsync.NewClient(find)
 }
 
+// failover is what the library has as address where Sentinel names the server.
+const failover = "FailoverClient"
+
 // node returns the one of these options. Where Sentinel names it, the dialer asks for it each time.
 func node(options redis.Options, lookUp func(), isAsked bool) dsync.Node {
 	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, options, isAsked) }
 	if isAsked {
 		return dsync.Node{Name: options.Addr + " by ASK", Connect: open, LookUp: lookUp}
 	}
-	return dsync.Node{Name: options.Addr, Connect: open, LookUp: lookUp, Asked: func(address string) dsync.Node {
+	name := options.Addr
+	if name == failover {
+		name = "the primary of Sentinel"
+	}
+	return dsync.Node{Name: name, Connect: open, LookUp: lookUp, Asked: func(address string) dsync.Node {
 		other := options
 		other.Addr = address
 		return node(other, lookUp, true)
@@ -54,10 +64,17 @@ func node(options redis.Options, lookUp func(), isAsked bool) dsync.Node {
 
 // connect opens a connection with the options of the client, which has no time-outs and repeats nothing.
 func connect(ctx context.Context, options redis.Options, isAsked bool) (dsync.Conn, error) {
+	// A Sentinel that is not reached is dialled for as long as there is time: this leaves some to tell what others say.
+	dialling := ctx
+	if end, isLimited := ctx.Deadline(); isLimited && options.Addr == failover {
+		limited, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+		dialling = limited
+	}
 	// Dialled here, because the library goes on dialling when the context has ended, and logs each failure.
-	dialled, err := options.Dialer(ctx, options.Network, options.Addr)
+	dialled, err := options.Dialer(dialling, options.Network, options.Addr)
 	if err != nil {
-		return nil, reasonOf(err)
+		return nil, ofSentinels(reasonOf(err))
 	}
 	options.Dialer = func(context.Context, string, string) (net.Conn, error) { return dialled, nil }
 	options.Protocol = 2
@@ -142,6 +159,36 @@ func reasonOf(err error) error {
 		return dsync.ReplyError(refusal.Error())
 	}
 	return err
+}
+
+// ofSentinels returns the error where no Sentinel has named the primary. The library has it as text, a line for each of
+// them without its address. One that refuses says more than one that is not reached, and no repetition mends it if all do.
+func ofSentinels(err error) error {
+	const none = "redis: all sentinels specified in configuration are unreachable: "
+	lines, isTold := strings.CutPrefix(err.Error(), none)
+	if !isTold {
+		return err
+	}
+	told := strings.Split(lines, "\n")
+	refused := slices.IndexFunc(told, refuses.MatchString)
+	if refused < 0 {
+		return errors.New("no Sentinel is reached: " + lines)
+	}
+	err = errors.New("a Sentinel refuses: " + told[refused])
+	if slices.ContainsFunc(told, func(line string) bool { return !refuses.MatchString(line) }) {
+		return err
+	}
+	return dsync.Final(err)
+}
+
+var refuses = regexp.MustCompile(`^(WRONGPASS|NOAUTH|NOPERM|tls: failed to verify certificate)\b`)
+
+// Address is that of the server, also where Sentinel has named it.
+func (c *conn) Address() string {
+	if address := c.client.Options().Addr; address != failover {
+		return address
+	}
+	return c.dialled.RemoteAddr().String()
 }
 
 func (c *conn) Close() error {

@@ -14,13 +14,13 @@ import (
 // the pool's, and its limits do not matter. The function is called for each connection, so it can ask Sentinels for the
 // primary each time. The name is what errors call the server, its address for instance.
 func New(pool *redis.Pool, name string) *dsync.Client {
-	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, pool) }
+	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, pool, name) }
 	return dsync.NewClient(func(context.Context, string) (dsync.Node, error) {
 		return dsync.Node{Name: name, Connect: open}, nil
 	})
 }
 
-func connect(ctx context.Context, pool *redis.Pool) (dsync.Conn, error) {
+func connect(ctx context.Context, pool *redis.Pool, name string) (dsync.Conn, error) {
 	var opened redis.Conn
 	var err error
 	switch {
@@ -34,12 +34,16 @@ func connect(ctx context.Context, pool *redis.Pool) (dsync.Conn, error) {
 	if err != nil {
 		return nil, reasonOf(err)
 	}
-	return &conn{opened}, nil
+	return &conn{opened, name}, nil
 }
 
-type conn struct{ redis.Conn }
+type conn struct {
+	redis.Conn
+	name string
+}
 
 func (c *conn) Interrupter() func() { return func() { c.Close() } }
+func (c *conn) Address() string     { return c.name }
 
 func (c *conn) Do(commands ...[]any) ([]any, error) {
 	for _, command := range commands {
