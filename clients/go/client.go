@@ -164,11 +164,8 @@ func limit(ctx context.Context, end time.Duration) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, within, noAnswer(within))
 }
 
-// noAnswer is the error where no answer has come within this time.
-type noAnswer time.Duration
-
-func (e noAnswer) Error() string {
-	return fmt.Sprintf("no answer within %v", time.Duration(e).Round(10*time.Millisecond))
+func noAnswer(within time.Duration) error {
+	return fmt.Errorf("no answer within %v", within.Round(10*time.Millisecond))
 }
 
 func (s *session) open(ctx context.Context, end time.Duration) error {
@@ -176,6 +173,7 @@ func (s *session) open(ctx context.Context, end time.Duration) error {
 		return nil
 	}
 	if s.client.isClosed.Load() {
+		s.at = "no server is asked"
 		return Final(ErrClosed)
 	}
 	var err error

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,58 +20,51 @@ import (
 // New makes a client of a *redis.Client, also one of redis.NewFailoverClient, or of a *redis.ClusterClient. A
 // *redis.Ring has no server that a key stays at: its error is that of each request.
 func New(client redis.UniversalClient) *dsync.Client {
-	var find dsync.Find
-	switch client := client.(type) {
-	case *redis.Client:
-		only := node(*client.Options(), nil, false)
-		find = func(context.Context, string) (dsync.Node, error) { return only, nil }
-	case *redis.ClusterClient:
-		lookUp := func() { client.ReloadState(context.Background()) }
-		find = func(ctx context.Context, key string) (dsync.Node, error) {
+	return dsync.NewClient(func(ctx context.Context, key string) (dsync.Node, error) {
+		switch client := client.(type) {
+		case *redis.Client:
+			return node(client.Options(), client.Options().Addr, nil, false), nil
+		case *redis.ClusterClient:
 			primary, err := client.MasterForKey(ctx, key)
 			if err != nil {
 				return dsync.Node{}, err
 			}
-			return node(*primary.Options(), lookUp, false), nil
+			lookUp := func() { client.ReloadState(context.Background()) }
+			return node(primary.Options(), primary.Options().Addr, lookUp, false), nil
 		}
-	default:
 		err := fmt.Errorf("goredis: %T is no client of one server, of Sentinels or of a cluster", client)
-		find = func(context.Context, string) (dsync.Node, error) { return dsync.Node{}, dsync.Final(err) }
-	}
-	return dsync.NewClient(find)
+		return dsync.Node{}, dsync.Final(err)
+	})
 }
 
 // failover is what the library has as address where Sentinel names the server.
 const failover = "FailoverClient"
 
-// node returns the one of these options. Where Sentinel names it, the dialer asks for it each time.
-func node(options redis.Options, lookUp func(), isAsked bool) dsync.Node {
-	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, options, isAsked) }
-	if isAsked {
-		return dsync.Node{Name: options.Addr + " by ASK", Connect: open, LookUp: lookUp}
+// node returns the one of this address. Where Sentinel names it, the dialer asks for it each time.
+func node(options *redis.Options, address string, lookUp func(), isAsked bool) dsync.Node {
+	open := func(ctx context.Context) (dsync.Conn, error) { return connect(ctx, *options, address, isAsked) }
+	switch {
+	case isAsked:
+		return dsync.Node{Name: address + " by ASK", Connect: open, LookUp: lookUp}
+	case address == failover:
+		return dsync.Node{Name: "the primary of Sentinel", Connect: open}
 	}
-	name := options.Addr
-	if name == failover {
-		name = "the primary of Sentinel"
-	}
-	return dsync.Node{Name: name, Connect: open, LookUp: lookUp, Asked: func(address string) dsync.Node {
-		other := options
-		other.Addr = address
-		return node(other, lookUp, true)
+	return dsync.Node{Name: address, Connect: open, LookUp: lookUp, Asked: func(address string) dsync.Node {
+		return node(options, address, lookUp, true)
 	}}
 }
 
 // connect opens a connection with the options of the client, which has no time-outs and repeats nothing.
-func connect(ctx context.Context, options redis.Options, isAsked bool) (dsync.Conn, error) {
+func connect(ctx context.Context, options redis.Options, address string, isAsked bool) (dsync.Conn, error) {
 	// A Sentinel that is not reached is dialled for as long as there is time: this leaves some to tell what others say.
 	dialling := ctx
-	if end, isLimited := ctx.Deadline(); isLimited && options.Addr == failover {
+	if end, isLimited := ctx.Deadline(); isLimited && address == failover {
 		limited, cancel := context.WithTimeout(ctx, time.Until(end)/2)
 		defer cancel()
 		dialling = limited
 	}
 	// Dialled here, because the library goes on dialling when the context has ended, and logs each failure.
-	dialled, err := options.Dialer(dialling, options.Network, options.Addr)
+	dialled, err := options.Dialer(dialling, options.Network, address)
 	if err != nil {
 		return nil, ofSentinels(reasonOf(err))
 	}
@@ -86,7 +78,8 @@ func connect(ctx context.Context, options redis.Options, isAsked bool) (dsync.Co
 	options.MaxRetries, options.DialerRetries, options.Limiter, options.MaintNotificationsConfig = -1, 1, nil, nil
 	// Commands and replies are short, and those of the library are 32 KiB.
 	options.ReadBufferSize, options.WriteBufferSize = 4096, 4096
-	opened := &conn{dialled: dialled, isAsked: isAsked, hasDeadlines: dialled.SetDeadline(time.Time{}) == nil}
+	opened := &conn{dialled: dialled, address: address, isAsked: isAsked}
+	opened.hasDeadlines = dialled.SetDeadline(time.Time{}) == nil
 	theirs := options.OnConnect
 	options.OnConnect = func(ctx context.Context, greeted *redis.Conn) (err error) {
 		if theirs != nil {
@@ -106,6 +99,7 @@ type conn struct {
 	client   *redis.Client
 	commands *redis.Conn
 	dialled  net.Conn
+	address  string
 	// IsAsked is whether the node answers for keys of a slot that it does not have yet. IsGreeted is set when the server
 	// has taken what comes before the first command.
 	isAsked, isGreeted, hasDeadlines bool
@@ -169,26 +163,25 @@ func ofSentinels(err error) error {
 	if !isTold {
 		return err
 	}
-	told := strings.Split(lines, "\n")
-	refused := slices.IndexFunc(told, refuses.MatchString)
-	if refused < 0 {
+	refused := refuses.FindAllString(lines, -1)
+	if len(refused) == 0 {
 		return errors.New("no Sentinel is reached: " + lines)
 	}
-	err = errors.New("a Sentinel refuses: " + told[refused])
-	if slices.ContainsFunc(told, func(line string) bool { return !refuses.MatchString(line) }) {
+	err = errors.New("a Sentinel refuses: " + refused[0])
+	if len(refused) <= strings.Count(lines, "\n") {
 		return err
 	}
 	return dsync.Final(err)
 }
 
-var refuses = regexp.MustCompile(`^(WRONGPASS|NOAUTH|NOPERM|tls: failed to verify certificate)\b`)
+var refuses = regexp.MustCompile(`(?m)^(WRONGPASS|NOAUTH|NOPERM|tls: failed to verify certificate)\b.*`)
 
 // Address is that of the server, also where Sentinel has named it.
 func (c *conn) Address() string {
-	if address := c.client.Options().Addr; address != failover {
-		return address
+	if c.address == failover {
+		return c.dialled.RemoteAddr().String()
 	}
-	return c.dialled.RemoteAddr().String()
+	return c.address
 }
 
 func (c *conn) Close() error {
