@@ -208,10 +208,10 @@ func (s *session) exchange(ctx context.Context, end time.Duration, commands ...[
 		defer cancel()
 		replies, err = until(limited, func() ([]any, error) { return conn.Do(commands...) }, func([]any) {})
 	} else {
-		late, isWanted := &alarm{call: func() { go interrupt() }}, context.AfterFunc(ctx, interrupt)
-		late.ringAt(end)
+		tick()
+		late, isWanted := time.AfterFunc(end-begun, interrupt), context.AfterFunc(ctx, interrupt)
 		replies, err = conn.Do(commands...)
-		if isInTime := late.stop(); !isWanted() {
+		if isInTime := late.Stop(); !isWanted() {
 			err = context.Cause(ctx)
 		} else if !isInTime {
 			err = noAnswer(end - begun)

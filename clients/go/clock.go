@@ -2,6 +2,7 @@ package dsync
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,65 +30,14 @@ func (c *bothClocks) now() time.Duration {
 	return c.total
 }
 
-// alarm calls a function at a moment, which waits for nothing. Nearly all are stopped before.
-type alarm struct {
-	at   time.Duration
-	call func()
-}
+// A timer that is set before all others wakes a thread of the runtime, which costs as much as a request. So one is set
+// for a moment soon, and is never stopped, while requests are sent and holds are granted: theirs come behind it.
+var nextTick atomic.Int64
 
-// alarms are those that are set. They have one timer of the system, because one that is set to an earlier moment wakes a
-// thread: so it is never set back, and at times rings for an alarm that was stopped.
-var alarms = struct {
-	sync.Mutex
-	set map[*alarm]struct{}
-	// Next is when the timer rings, or never.
-	next  time.Duration
-	timer *time.Timer
-}{set: map[*alarm]struct{}{}, next: never, timer: time.NewTimer(0)}
-
-// ringAt sets the alarm to a moment of now(), instead of the one before.
-func (a *alarm) ringAt(at time.Duration) {
-	alarms.Lock()
-	defer alarms.Unlock()
-	a.at = at
-	alarms.set[a] = struct{}{}
-	wakeAt(at)
-}
-
-// stop returns whether the alarm was set, and has not rung.
-func (a *alarm) stop() bool {
-	alarms.Lock()
-	defer alarms.Unlock()
-	_, isSet := alarms.set[a]
-	delete(alarms.set, a)
-	return isSet
-}
-
-// wakeAt is called with the mutex.
-func wakeAt(at time.Duration) {
-	if at < alarms.next {
-		alarms.next = at
-		alarms.timer.Stop()
-		alarms.timer = time.AfterFunc(at-now(), ring)
-	}
-}
-
-func ring() {
-	alarms.Lock()
-	at, next := now(), never
-	var due []*alarm
-	for a := range alarms.set {
-		if a.at > at {
-			next = min(next, a.at)
-			continue
-		}
-		delete(alarms.set, a)
-		due = append(due, a)
-	}
-	alarms.next = never
-	wakeAt(next)
-	alarms.Unlock()
-	for _, a := range due {
-		a.call()
+func tick() {
+	const soon = 50 * time.Millisecond
+	at, next := now(), nextTick.Load()
+	if int64(at) >= next && nextTick.CompareAndSwap(next, int64(at+soon)) {
+		time.AfterFunc(soon, func() {})
 	}
 }

@@ -42,7 +42,7 @@ type holdLease struct {
 	pause   time.Duration
 	// Alarm looks whether the hold is lost. It opens no connection, and needs nobody who refers to the hold: who waits for
 	// the loss may have nothing else. It calls renew at renewAt, or never.
-	alarm   alarm
+	alarm   *time.Timer
 	renewAt time.Duration
 	renew   func()
 }
@@ -65,7 +65,7 @@ func newLease(s *settings, sent time.Duration, loss HoldLost) *holdLease {
 func (l *holdLease) start(renew func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.renew, l.alarm.call = renew, l.look
+	l.renew, l.alarm = renew, time.AfterFunc(never, l.look)
 	l.renewFrom(l.third())
 }
 
@@ -80,14 +80,14 @@ func (l *holdLease) renewFrom(at time.Duration) {
 	if !l.isForgotten {
 		l.renewAt = at
 	}
-	l.lookLater()
+	l.lookFrom(now())
 }
 
-// lookLater sets the alarm. It looks at the clock in slices, all holds at the same moments: no wait that the system
-// offers goes on while the machine is suspended. Called with the mutex.
-func (l *holdLease) lookLater() {
+// lookFrom sets the alarm, at this moment, which is now. It looks at the clock in slices, all holds at the same moments:
+// no wait that the system offers goes on while the machine is suspended. Called with the mutex.
+func (l *holdLease) lookFrom(at time.Duration) {
 	slice := max(shortestSlice, min(l.terms.margin, defaultMargin(l.terms.length)))
-	l.alarm.ringAt(min(l.until(), (now() + slice).Truncate(slice), l.renewAt))
+	l.alarm.Reset(min(l.until(), (at+slice).Truncate(slice), l.renewAt) - at)
 }
 
 // until returns the moment from which the hold counts as lost. Called with the mutex.
@@ -102,7 +102,7 @@ func (l *holdLease) look() {
 		if isDue = at >= l.renewAt; isDue {
 			l.renewAt = never
 		}
-		l.lookLater()
+		l.lookFrom(at)
 	}
 	l.mu.Unlock()
 	if isDue {
@@ -110,7 +110,8 @@ func (l *holdLease) look() {
 	}
 }
 
-// isLive returns whether the hold is certain at this moment, which is now, and notes whether the time is up. Called with the mutex.
+// isLive returns whether the hold is certain at this moment, which is now, and notes whether the time is up. Called with
+// the mutex.
 func (l *holdLease) isLive(at time.Duration) bool {
 	if l.isOver || l.context.Err() != nil {
 		return false
@@ -132,7 +133,7 @@ func (l *holdLease) isLive(at time.Duration) bool {
 func (l *holdLease) lose(why string, trouble error) {
 	lost := l.loss
 	lost.Why, lost.Err = why, trouble
-	l.alarm.stop()
+	l.alarm.Stop()
 	l.cancel(&lost)
 	l.log(slog.LevelWarn, lost.Error())
 }
@@ -240,5 +241,5 @@ func (l *holdLease) over() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isOver = true
-	l.alarm.stop()
+	l.alarm.Stop()
 }

@@ -297,28 +297,3 @@ func TestResultsAreStoredAsTheirTypeSays(t *testing.T) {
 		t.Error(stored)
 	}
 }
-
-func TestAlarmsRingAtTheirMomentUnlessTheyAreStopped(t *testing.T) {
-	rung := make(chan int, 4)
-	begun, set := now(), []*alarm{}
-	moments := []time.Duration{300 * time.Millisecond, 30 * time.Millisecond, 150 * time.Millisecond, 90 * time.Millisecond}
-	for i, after := range moments {
-		i := i
-		one := &alarm{call: func() { rung <- i }}
-		one.ringAt(begun + after)
-		set = append(set, one)
-	}
-	moments[0] = 60 * time.Millisecond
-	set[0].ringAt(begun + moments[0])
-	if !set[2].stop() {
-		t.Error("it has rung")
-	}
-	for n := 0; n < 3; n++ {
-		if got := <-rung; got == 2 || now() < begun+moments[got] {
-			t.Errorf("%d rings after %v", got, now()-begun)
-		}
-	}
-	if set[1].stop() || len(rung) > 0 {
-		t.Error("it rings once more")
-	}
-}
