@@ -14,14 +14,14 @@ PATH=$(dirname "$go"):$repository/target/go/root/usr/bin:$PATH
 export PATH GOWORK="$repository/target/go/go.work" GOFLAGS='' GOPROXY=off GOTOOLCHAIN=local
 
 if [ $# -eq 0 ]; then
-    unformatted=$(gofmt -l . ../conformance/drivers/go)
+    unformatted=$(gofmt -l . ../conformance/drivers/go ../../benches/clients/go)
     [ -z "$unformatted" ] || {
         echo "dsync: gofmt would change $unformatted" >&2
         exit 1
     }
-    go vet ./... dsync-conformance-driver
+    go vet ./... dsync-conformance-driver dsync-bench
     if command -v go-staticcheck >/dev/null; then
-        go-staticcheck ./... dsync-conformance-driver
+        go-staticcheck ./... dsync-conformance-driver dsync-bench
     fi
 fi
 go test -race "$@" ./...
