@@ -203,15 +203,11 @@ func (s *settings) duration(option string, value time.Duration) {
 	if most == never {
 		text = fmt.Sprintf("%v or more", least)
 	}
-	s.check(false, option, text, told(value))
-}
-
-// told returns a duration for people: few nanoseconds are a number that was given without its unit.
-func told(value time.Duration) string {
+	given := value.String()
 	if value > 0 && value < time.Microsecond {
-		return fmt.Sprintf("%v: write %d*time.Second", value, value)
+		given += fmt.Sprintf(": write %d*time.Second", value) // A number without its unit.
 	}
-	return value.String()
+	s.check(false, option, text, given)
 }
 
 const day, mostCount = 24 * time.Hour, 1_000_000
