@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use dsync_client::{Client, Error, Server};
 use redis::cluster::ClusterClientBuilder;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
-use redis::{ConnectionAddr, RedisResult, TlsMode};
+use redis::{ConnectionAddr, ConnectionInfo, RedisError, RedisResult, TlsMode};
 
 use crate::connect::info;
 use crate::duration::short;
@@ -21,7 +20,7 @@ impl Servers {
     /// Returns a client that repeats requests for so long, from the first one that was not answered.
     pub fn patient(&self, retry_for: Duration) -> Result<Client> {
         let client = Client::new(self.server()?).with_response_timeout(self.timeout);
-        Ok(client.with_patience(retry_for))
+        Ok(client.with_retry_for(retry_for))
     }
 
     /// Waits for the answer to a request that such a client repeats.
@@ -79,15 +78,19 @@ impl Servers {
     /// Returns the servers for the client library, unless it is plain at once that they are not what the options say.
     pub fn server(&self) -> Result<Server> {
         self.check()?;
-        let server = match &self.place {
-            Place::Single(address) => self.client(address, &self.login).map(Server::from),
-            Place::Cluster(nodes) => self.cluster(nodes),
-            Place::Sentinel(sentinels) => {
-                let (servers, sentinels) = (self.clone(), sentinels.clone());
-                Ok(Server::sentinel(move || servers.sentinel(&sentinels)))
+        let refused = |error: RedisError| Failure::of_server(&self.name(), &error);
+        match &self.place {
+            Place::Single(address) => {
+                let client = self.client(address, &self.login).map_err(refused)?;
+                Ok(Server::from(client))
             }
-        };
-        server.map_err(|error| Failure::of_server(&self.name(), &error))
+            Place::Cluster(nodes) => self.cluster(nodes).map_err(refused),
+            Place::Sentinel(sentinels) => {
+                let (asked, primary) = self.ways(sentinels).map_err(refused)?;
+                let server = Server::sentinel(asked, sentinels.master.as_str(), primary);
+                server.map_err(|error| self.failure(&sentinels.master, &error))
+            }
+        }
     }
 
     fn cluster(&self, nodes: &[ConnectionAddr]) -> RedisResult<Server> {
@@ -102,35 +105,17 @@ impl Servers {
         Ok(builder.build()?.into())
     }
 
-    fn sentinel(&self, sentinels: &Sentinels) -> RedisResult<SentinelClient> {
-        let Sentinels {
-            addresses,
-            master,
-            login,
-        } = sentinels;
-        let kind = SentinelServerType::Master;
-        let mut builder = SentinelClientBuilder::new(addresses.clone(), master.clone(), kind)?;
-        builder = builder.set_client_to_redis_db(self.login.db());
-        if let Some(user) = self.login.username() {
-            builder = builder.set_client_to_redis_username(user);
-        }
-        if let Some(password) = self.login.password() {
-            builder = builder.set_client_to_redis_password(password);
-        }
-        if let Some(user) = login.username() {
-            builder = builder.set_client_to_sentinel_username(user);
-        }
-        if let Some(password) = login.password() {
-            builder = builder.set_client_to_sentinel_password(password);
-        }
-        if let Some(mode) = tls_mode(addresses) {
-            builder = builder
-                .set_client_to_redis_tls_mode(mode)
-                .set_client_to_sentinel_tls_mode(mode)
-                .set_client_to_redis_certificates(self.certificates.clone())
-                .set_client_to_sentinel_certificates(self.certificates.clone());
-        }
-        builder.build()
+    /// Returns how to connect to each sentinel, and to the primary, except for its address.
+    fn ways(&self, sentinels: &Sentinels) -> RedisResult<(Vec<ConnectionInfo>, ConnectionInfo)> {
+        let way = |address, login| -> RedisResult<ConnectionInfo> {
+            Ok(self.client(address, login)?.get_connection_info().clone())
+        };
+        let addresses = &sentinels.addresses;
+        let asked = addresses.iter().map(|it| way(it, &sentinels.login));
+        Ok((
+            asked.collect::<RedisResult<_>>()?,
+            way(&addresses[0], &self.login)?,
+        ))
     }
 }
 

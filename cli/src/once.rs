@@ -31,7 +31,7 @@ pub fn run(servers: &Servers, asked: &Once, out: &mut impl Write) -> Result<()> 
                     work = work.keep(time);
                 }
                 if forever {
-                    work = work.keep_forever();
+                    work = work.forever();
                 }
                 work.done(result.as_ref().map(String::as_bytes))
             })?;

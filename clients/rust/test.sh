@@ -9,5 +9,5 @@ cd "$(dirname "$0")"
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$(cd ../.. && pwd)/target/clients-rust}
 export CARGO_TARGET_DIR
 # Most tests wait for leases, and need little of the processor.
-cargo test --locked --features cluster-async,sentinel --lib --test servers --examples -- --test-threads=8 "$@"
-cargo test --locked --features cluster-async,sentinel --doc
+cargo test --locked --features cluster-async,tokio-rustls --lib --test servers --examples -- --test-threads=8 "$@"
+cargo test --locked --features cluster-async,tokio-rustls --doc

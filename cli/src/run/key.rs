@@ -195,7 +195,7 @@ impl Key {
                 once = match keep {
                     Keep::AsTheServerSays => once,
                     Keep::For(time) => once.keep(*time),
-                    Keep::Forever => once.keep_forever(),
+                    Keep::Forever => once.forever(),
                 };
                 let begun = match wait {
                     Wait::Not => once.try_begin(),

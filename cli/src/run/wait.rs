@@ -159,7 +159,7 @@ impl Asker {
     fn ask(&self, heard: impl Fn() + Send + Sync + 'static) -> Result<Outcome> {
         let client = Client::new(self.servers.server()?)
             .with_response_timeout(self.servers.timeout.min(ANSWER))
-            .with_patience(self.patience);
+            .with_retry_for(self.patience);
         self.reach(&client)?;
         heard();
         let notice = Arc::clone(&self.notice);

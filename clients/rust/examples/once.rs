@@ -28,6 +28,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .keep(Duration::from_secs(3600))
         .retry_delay(Duration::from_secs(10));
     let report = once.call(make_report).await?;
-    println!("{}", String::from_utf8(report)?);
+    println!("{report}");
     Ok(())
 }

@@ -10,19 +10,16 @@ use std::time::{Duration, Instant};
 use crate::call::Call;
 use crate::cancel::Cancel;
 use crate::clock::Moment;
+use crate::effort::{Effort, WaitLimit};
 use crate::error::{Error, Result};
 use crate::half::Half;
 use crate::hold::Hold;
 use crate::once::Begun;
 use crate::options::Options;
 use crate::progress::{KeyInfo, Progress};
-use crate::request::{Grant, KEEP, Reply, Request, Waiting, outcome, read};
+use crate::request::{Grant, Reply, Request, Waiting, outcome, read};
 use crate::send::send;
-use crate::settings::{BLOCK, Effort, WaitLimit};
-
-/// How long a wait without a connection lasts before it asks again: that keeps the place, and finds a turn whose message
-/// was lost. A third of the time for which the place is kept.
-const PAUSE: Duration = Duration::from_millis(1_666);
+use crate::times::{ASK_AGAIN_AFTER, BLOCK_AT_MOST, PLACE_KEPT_FOR};
 
 /// Between a BLOCK that had no answer and the next request for the place.
 const AFRESH: Duration = Duration::from_millis(250);
@@ -93,7 +90,7 @@ impl<H: Half> Waiter<H> {
             Ok(_) => false,
         };
         if is_answered {
-            withdraw(self.half.clone(), self.request.clone(), self.courtesy()).await;
+            withdraw(self.half.clone(), self.request.clone(), self.withdrawal()).await;
         }
         // Another error of the server says that the request has changed nothing. The token may then be that of an older
         // hold, which is not to be released.
@@ -130,11 +127,15 @@ impl<H: Half> Waiter<H> {
                         key: self.request.key.clone(),
                         reason,
                         attempts,
+                        cause: None,
                     });
                 }
                 Reply::Refused => return Err(self.not_acquired().await),
             };
-            let longest = if self.half.listens() { PAUSE } else { BLOCK };
+            let longest = match self.half.listens() {
+                true => ASK_AGAIN_AFTER,
+                false => BLOCK_AT_MOST,
+            };
             let Some(time) = self.limit.left(longest) else {
                 return Err(self.not_acquired().await);
             };
@@ -164,13 +165,16 @@ impl<H: Half> Waiter<H> {
     /// Returns what withdraws the request in the background.
     fn withdrawing(&self) -> impl Fn() + Send + Sync + use<H> {
         let (half, request) = (self.half.clone(), self.request.clone());
-        let mut effort = self.courtesy().with_patience(KEEP);
-        effort.give_up_at = None;
+        let effort = Effort {
+            retry_for: PLACE_KEPT_FOR,
+            give_up_at: None,
+            ..self.withdrawal()
+        };
         move || half.in_background(withdraw(half.clone(), request.clone(), effort))
     }
 
-    fn courtesy(&self) -> Effort {
-        self.half.settings().courtesy(self.limit == WaitLimit::Try)
+    fn withdrawal(&self) -> Effort {
+        self.half.effort().withdrawal(self.limit == WaitLimit::Try)
     }
 
     fn granted(&self, grant: Grant, sent: Moment) -> Begun<Hold<H>> {
@@ -180,14 +184,14 @@ impl<H: Half> Waiter<H> {
 
     async fn send(&self, waiting: Waiting) -> Result<(Moment, Reply)> {
         let command = self.request.command(waiting);
-        let mut effort = self.half.settings().effort();
+        let mut effort = self.half.effort();
         effort.give_up_at = self.limit.give_up_at(self.start);
         let mut call = Call::new(&command, effort);
         call.cancel = Some(&self.cancel);
         if let Waiting::Block(time) = waiting {
             call.blocks = Some(time);
             // Only QUEUE keeps the place where no connection can be opened for BLOCK.
-            call.effort.patience = Duration::ZERO;
+            call.effort.retry_for = Duration::ZERO;
             // The reply to a BLOCK that ends with the wait may come as late as any other.
             call.effort.give_up_at = effort.give_up_at.map(|end| end + effort.response);
         }
@@ -216,7 +220,7 @@ impl<H: Half> Waiter<H> {
     /// Returns INFO of the key; what the server does not tell, because of its ACL for example, stays empty.
     async fn info(&self) -> KeyInfo {
         let command = self.request.family.command("INFO", &self.request.key);
-        let answer = send(&self.half, Call::new(&command, self.courtesy())).await;
+        let answer = send(&self.half, Call::new(&command, self.withdrawal())).await;
         answer
             .map(|answer| KeyInfo::read(&answer.reply))
             .unwrap_or_default()

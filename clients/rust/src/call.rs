@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::cancel::Cancel;
+use crate::effort::Effort;
 use crate::request::Command;
 use crate::server::{Server, Slot};
-use crate::settings::Effort;
 
 /// Commands to send in one write, and how long to try.
 #[derive(Clone, Copy)]

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::bounds;
+use crate::effort::WaitLimit;
 use crate::error::{Holder, Result};
 use crate::hold::{Hold, Member, Run};
 use crate::once::{Begun, Outcome};
 use crate::options::{Claim, Group, Lock, Once, Semaphore, Tally};
 use crate::request::unexpected;
 use crate::server::Server;
-use crate::settings::WaitLimit;
 use crate::uses::{acquire, all_of, begin, done, expect, fail, info, result, wait};
 
 /// Blocks the thread for a step that is never pending.
@@ -67,8 +67,8 @@ macro_rules! calls {
             /// `LOADING`, `CLUSTERDOWN` and the like), counted from the first failure. 30 seconds unless set. A renewal is
             /// repeated until the hold is lost, whatever is set here.
             #[must_use]
-            pub fn with_patience(mut self, patience: Duration) -> Self {
-                self.settings.patience = patience;
+            pub fn with_retry_for(mut self, time: Duration) -> Self {
+                self.effort.retry_for = time;
                 self
             }
 
@@ -78,7 +78,7 @@ macro_rules! calls {
             #[must_use]
             pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
                 let (shortest, longest, _) = bounds::LEASE;
-                self.settings.response_timeout = timeout.clamp(shortest, longest);
+                self.effort.response = timeout.clamp(shortest, longest);
                 self
             }
 
@@ -282,7 +282,7 @@ macro_rules! calls {
             /// up. Otherwise it returns [`Error::HoldLost`](crate::Error::HoldLost). A result that the server does not take
             /// is an error, and the attempt is recorded as failed with that reason: it counts.
             pub $($async)? fn done(self, result: Option<&[u8]>) -> Result<()> {
-                $run!(self.finish(result))
+                $run!(self.finish(Ok(result)))
             }
 
             /// Records that the attempt has failed, and why; others see the first 1,000 bytes of the reason. The next in

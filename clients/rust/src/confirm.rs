@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 
 use crate::call::Call;
-use crate::error::{Error, ServerError};
+use crate::error::{About, Error, ServerError};
 use crate::passing::{is_of_login, passes};
 use crate::request::{Command, Confirm, Replicas, Reply, millis, outcome, read, unexpected};
 use crate::server::{Server, Slot};
@@ -49,20 +49,16 @@ impl Failure {
 
     /// Says why this command has no answer.
     pub(crate) fn of(self, command: &Command, address: String) -> Error {
+        let told = |error, about| Error::Redis(ServerError::of(error, about, command, address));
         match self {
             Failure::NotConfirmed { have, wanted } => Error::NotConfirmed {
                 key: command.key.clone().unwrap_or_default(),
                 have,
                 wanted,
             },
-            Failure::Redis(error) | Failure::NotSent(error) => {
-                Error::Redis(ServerError::of(error, command, address))
-            }
-            Failure::Unconfirmable(error) => {
-                let mut error = ServerError::of(error, command, address);
-                error.is_of_confirmation = true;
-                Error::Redis(error)
-            }
+            Failure::Redis(error) => told(error, About::Command),
+            Failure::NotSent(error) => told(error, About::Connection),
+            Failure::Unconfirmable(error) => told(error, About::Confirmation),
         }
     }
 }

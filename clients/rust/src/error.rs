@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use redis::RedisError;
 
-use crate::passing::{passes, tells_the_end};
+use crate::passing::{cause, passes, tells_the_end};
 use crate::request::Command;
+use crate::sentinel::Untold;
 use crate::text::printable;
 
 /// The errors of this crate.
@@ -44,6 +45,17 @@ pub enum Error {
         reason: String,
         /// How many attempts were made.
         attempts: u64,
+        /// What the work of this call failed with last, in words; `None` where it has not.
+        cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The result of work is none that JSON has, and was not stored; or the stored one cannot be read.
+    UnusableResult {
+        /// The key.
+        key: String,
+        /// What is stored, as text; `None` where the result is the work's own.
+        text: Option<String>,
+        /// Why.
+        cause: serde_json::Error,
     },
     /// [`Cancel::cancel`](crate::Cancel::cancel) has ended the wait, and the request is withdrawn.
     Cancelled {
@@ -69,7 +81,7 @@ pub enum Error {
         /// What is allowed.
         bound: &'static str,
     },
-    /// The server refused the request, or it could not be reached for longer than the client's patience.
+    /// The server refused the request, or it could not be reached for as long as the client tries.
     Redis(ServerError),
 }
 
@@ -82,8 +94,17 @@ pub struct ServerError {
     error: RedisError,
     address: Option<String>,
     key: Option<String>,
-    /// Whether the command was answered, and only that its answer is confirmed was refused.
-    pub(crate) is_of_confirmation: bool,
+    pub(crate) about: About,
+}
+
+/// What an error is an answer to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum About {
+    Command,
+    /// The command was answered, and only that its answer is confirmed was refused.
+    Confirmation,
+    /// The command was not sent.
+    Connection,
 }
 
 /// Why a hold counts as lost.
@@ -128,7 +149,7 @@ impl Error {
     pub(crate) fn is_of_confirmation(&self) -> bool {
         match self {
             Error::NotConfirmed { .. } => true,
-            Error::Redis(error) => error.is_of_confirmation,
+            Error::Redis(error) => error.about == About::Confirmation,
             _ => false,
         }
     }
@@ -137,9 +158,9 @@ impl Error {
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Error::Redis(error) => {
-                !passes(error) && !tells_the_end(error) && !error.is_of_confirmation
+                !passes(error) && !tells_the_end(error) && error.about == About::Command
             }
-            Error::InvalidOption { .. } => true,
+            Error::InvalidOption { .. } | Error::UnusableResult { .. } => true,
             _ => false,
         }
     }
@@ -152,12 +173,24 @@ impl Error {
 
 impl ServerError {
     /// Says about which command and which server an error is. Takes the token out of what the server repeats.
-    pub(crate) fn of(error: RedisError, command: &Command, address: String) -> ServerError {
+    pub(crate) fn of(
+        error: RedisError,
+        about: About,
+        command: &Command,
+        address: String,
+    ) -> ServerError {
+        let (error, address) = match cause::<Untold>(&error) {
+            Some(told) => (
+                told.error(&error),
+                format!("the Sentinel at {}", told.sentinel),
+            ),
+            None => (error, address),
+        };
         ServerError {
             error: without(command.token.as_deref(), error),
             address: Some(address),
             key: command.key.clone(),
-            is_of_confirmation: false,
+            about,
         }
     }
 
@@ -205,7 +238,7 @@ impl From<RedisError> for Error {
             error,
             address: None,
             key: None,
-            is_of_confirmation: false,
+            about: About::Command,
         })
     }
 }
@@ -214,6 +247,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Redis(error) => Some(&error.error),
+            Error::WorkFailed { cause, .. } => Some(&**cause.as_ref()?),
+            Error::UnusableResult { cause, .. } => Some(cause),
             _ => None,
         }
     }
@@ -247,6 +282,7 @@ impl fmt::Display for Error {
                 key,
                 reason,
                 attempts,
+                ..
             } => {
                 let reason = printable(reason);
                 let s = if *attempts == 1 { "" } else { "s" };
@@ -254,6 +290,10 @@ impl fmt::Display for Error {
                     f,
                     "the work {key:?} was given up after {attempts} attempt{s}: {reason}"
                 )
+            }
+            Error::UnusableResult { key, text, cause } => {
+                let done = text.as_ref().map_or("stored", |_| "read");
+                write!(f, "the result of {key:?} cannot be {done}: {cause}")
             }
             Error::NotConfirmed { key, have, wanted } => write!(
                 f,
@@ -349,6 +389,7 @@ mod tests {
                 key,
                 reason,
                 attempts,
+                cause: None,
             };
             error.to_string()
         };

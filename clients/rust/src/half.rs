@@ -14,11 +14,11 @@ use crate::call::Call;
 use crate::cancel::Cancel;
 use crate::clock::Moment;
 use crate::confirm::{Failure, Line};
+use crate::effort::Effort;
 use crate::error::Result;
 use crate::lease::Lease;
 use crate::request::{Command, Grant, Request};
 use crate::server::Server;
-use crate::settings::Settings;
 use crate::signal::Wait;
 
 /// A client, as the half of threads or of tasks. Not for other crates.
@@ -28,7 +28,7 @@ pub trait Half: Wait + Clone + Send + Sync + 'static {
     /// A connection on which commands were answered.
     type Line: Line + Send;
 
-    fn settings(&self) -> &Settings;
+    fn effort(&self) -> Effort;
     fn server(&self) -> &Server;
 
     /// Renews a hold for as long as it lives. Without a thread it lasts for one lease, and is then told as lost.

@@ -16,9 +16,7 @@ use crate::lease::{Lease, Terms};
 use crate::request::{Command, Grant, Request, read};
 use crate::send::send;
 use crate::sync::Client;
-
-/// How long a promoted server lets each hold live at least, whatever was left of its lease (`dsync.takeover-grace-ms`).
-const TAKEOVER_GRACE: Duration = Duration::from_secs(5);
+use crate::times::TAKEOVER_GRACE;
 
 /// A hold of a lock or of a semaphore's permits. Its lease is renewed at each third.
 ///
@@ -120,31 +118,31 @@ impl<C: Half> Hold<C> {
     pub(crate) async fn give_back(&mut self) -> Result<()> {
         let release = self.shared.request.verb("RELEASE");
         let loss = self.loss();
-        let answer = self.settle(release, self.patience_of_release()).await;
+        let answer = self.settle(release, self.release_for()).await;
         loss.map_or(answer, |loss| Err(self.lost_by(loss)))
     }
 
     /// A hold that is lost already is released by one attempt.
-    fn patience_of_release(&self) -> Duration {
+    fn release_for(&self) -> Duration {
         match self.loss() {
-            None => self.patience(),
+            None => self.end_for(),
             Some(_) => Duration::ZERO,
         }
     }
 
     /// How long RELEASE, DONE and FAIL are repeated while the server does not answer: a server that is promoted meanwhile
     /// gives the lease anew.
-    fn patience(&self) -> Duration {
+    fn end_for(&self) -> Duration {
         self.shared.lease.length() + TAKEOVER_GRACE
     }
 
     /// Sends the command that ends the hold, also if it is lost: the server's word counts.
     async fn end(&mut self, command: Command) -> Result<()> {
-        self.settle(command, self.patience()).await
+        self.settle(command, self.end_for()).await
     }
 
     /// Sends the command that ends the hold until it is answered.
-    async fn settle(&mut self, command: Command, patience: Duration) -> Result<()> {
+    async fn settle(&mut self, command: Command, retry_for: Duration) -> Result<()> {
         self.is_settled = true;
         let lease = &self.shared.lease;
         if lease.is_of_the_parent() {
@@ -162,7 +160,7 @@ impl<C: Half> Hold<C> {
         }
         let unsent = self.unsent(commands.last());
         let sending = async move {
-            let effort = half.settings().effort().with_patience(patience);
+            let effort = half.effort().with_retry_for(retry_for);
             let call = Call {
                 commands: &commands,
                 keeps_line: is_confirmed,
@@ -184,15 +182,15 @@ impl<C: Half> Hold<C> {
     }
 
     /// Ends a hold that is dropped. What is worth one attempt only is sent in the background.
-    fn conclude(&mut self, command: Command, patience: Duration) {
+    fn conclude(&mut self, command: Command, retry_for: Duration) {
         if !self.is_settled && !self.shared.lease.is_of_the_parent() {
             self.is_settled = true;
             self.shared.lease.over();
             let half = self.shared.half.clone();
-            if patience.is_zero() || !half.conclude(&command) {
+            if retry_for.is_zero() || !half.conclude(&command) {
                 let unsent = self.unsent(Some(&command));
                 half.clone().in_background(async move {
-                    let effort = half.settings().effort().with_patience(patience);
+                    let effort = half.effort().with_retry_for(retry_for);
                     let _ = unsent
                         .unless(send(&half, Call::new(&command, effort)))
                         .await;
@@ -247,7 +245,7 @@ impl<C: Half> Drop for Hold<C> {
     /// is lost is released by one attempt in the background.
     fn drop(&mut self) {
         let release = self.shared.request.verb("RELEASE");
-        self.conclude(release, self.patience_of_release());
+        self.conclude(release, self.release_for());
     }
 }
 
@@ -283,10 +281,16 @@ impl<C: Half> Run<C> {
         self.0.shared.grant.attempt
     }
 
-    pub(crate) async fn finish(mut self, result: Option<&[u8]>) -> Result<()> {
-        let answer = match bounds::result(result) {
-            Ok(()) => self.0.end(self.0.shared.request.done(result)).await,
-            refused => refused,
+    /// Records the result, or why there is none that could be recorded.
+    pub(crate) async fn finish(mut self, result: Result<Option<impl AsRef<[u8]>>>) -> Result<()> {
+        let request = &self.0.shared.request;
+        let done = result.and_then(|result| {
+            let result = result.as_ref().map(AsRef::as_ref);
+            bounds::result(result).map(|()| request.done(result))
+        });
+        let answer = match done {
+            Ok(done) => self.0.end(done).await,
+            Err(refused) => Err(refused),
         };
         if let Err(error) = &answer
             && error.is_refusal()
@@ -326,7 +330,7 @@ impl<C: Half> Drop for Run<C> {
     fn drop(&mut self) {
         if thread::panicking() {
             let [fail, _] = self.0.shared.request.fail(Some("the worker panicked"));
-            self.0.conclude(fail, self.0.patience());
+            self.0.conclude(fail, self.0.end_for());
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::clock::Moment;
 use crate::confirm::Failure;
 use crate::error::{Loss, Result};
 use crate::signal::{Signal, Wait, lock};
+use crate::times::{LEASE, MARGIN_AT_MOST};
 
 /// The shortest slice of a wait.
 const SHORTEST_SLICE: Duration = Duration::from_millis(50);
@@ -34,7 +35,7 @@ pub(crate) struct Terms {
 impl Default for Terms {
     fn default() -> Terms {
         Terms {
-            lease: Duration::from_secs(30),
+            lease: LEASE,
             margin: None,
             max_hold: None,
         }
@@ -383,7 +384,7 @@ impl Lease {
 }
 
 fn usual_margin(lease: Duration) -> Duration {
-    (lease / 10).min(Duration::from_secs(2))
+    (lease / 10).min(MARGIN_AT_MOST)
 }
 
 #[cfg(test)]

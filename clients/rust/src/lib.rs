@@ -9,6 +9,7 @@ mod calls;
 mod cancel;
 mod clock;
 mod confirm;
+mod effort;
 mod error;
 mod half;
 mod hold;
@@ -21,13 +22,12 @@ mod progress;
 mod renewal;
 mod request;
 mod send;
-#[cfg(feature = "sentinel")]
 mod sentinel;
 mod server;
-mod settings;
 mod signal;
 mod sync;
 mod text;
+mod times;
 mod uses;
 
 pub use cancel::Cancel;

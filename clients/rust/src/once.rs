@@ -1,5 +1,10 @@
 //! What has become of work that is done once.
 
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
 use crate::hold::Run;
 
 /// What has become of work that is done once.
@@ -36,4 +41,47 @@ pub enum Begun<R = Run> {
         /// Which attempt succeeded.
         attempt: u64,
     },
+}
+
+/// How a result is stored.
+pub(crate) trait Form<T> {
+    fn store(&self, key: &str, result: &T) -> Result<Vec<u8>>;
+    fn read(&self, key: &str, stored: Option<Vec<u8>>) -> Result<T>;
+}
+
+pub(crate) struct Json;
+
+pub(crate) struct Bytes;
+
+impl<T: Serialize + DeserializeOwned> Form<T> for Json {
+    fn store(&self, key: &str, result: &T) -> Result<Vec<u8>> {
+        serde_json::to_vec(result).map_err(|cause| unusable(key, None, cause))
+    }
+
+    /// Work that was done without a result has null. What is no JSON, another program has stored as text.
+    fn read(&self, key: &str, stored: Option<Vec<u8>>) -> Result<T> {
+        let stored = stored.unwrap_or_else(|| b"null".to_vec());
+        serde_json::from_slice(&stored).or_else(|cause| {
+            let text = String::from_utf8_lossy(&stored).into_owned();
+            let is_json = serde_json::from_slice::<IgnoredAny>(&stored).is_ok();
+            let of_text = Some(Value::from(text.as_str())).filter(|_| !is_json);
+            let of_text = of_text.and_then(|it| serde_json::from_value(it).ok());
+            of_text.ok_or_else(|| unusable(key, Some(text), cause))
+        })
+    }
+}
+
+impl Form<Vec<u8>> for Bytes {
+    fn store(&self, _: &str, result: &Vec<u8>) -> Result<Vec<u8>> {
+        Ok(result.clone())
+    }
+
+    fn read(&self, _: &str, stored: Option<Vec<u8>>) -> Result<Vec<u8>> {
+        Ok(stored.unwrap_or_default())
+    }
+}
+
+fn unusable(key: &str, text: Option<String>, cause: serde_json::Error) -> Error {
+    let key = key.to_owned();
+    Error::UnusableResult { key, text, cause }
 }

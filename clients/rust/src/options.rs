@@ -15,8 +15,9 @@ use crate::error::Result;
 use crate::lease::Terms;
 use crate::owner::{LONGEST, default_owner};
 use crate::progress::Progress;
-use crate::request::{Confirm, Ending, Family, Keep, Replicas, Request};
+use crate::request::{Confirm, Ending, Family, Replicas, Request};
 use crate::sync::Client;
+use crate::times::CONFIRM_AT_MOST;
 
 type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;
 
@@ -41,6 +42,8 @@ pub(crate) struct Options {
     min_hold: Option<Duration>,
     is_indexed: bool,
     max_attempts: Option<u32>,
+    /// Whether a call whose work fails begins again.
+    pub(crate) goes_on: bool,
     ending: Ending,
 }
 
@@ -48,10 +51,14 @@ impl Options {
     /// Returns a request with these options. The error names the option that no server would take.
     pub(crate) fn request(&self) -> Result<Request> {
         self.terms.check()?;
-        if let Keep::For(time) = self.ending.keep {
+        if let Some(time) = self.ending.keep {
             bounds::time("keep", time, bounds::KEEP)?;
+            let is_in = !self.ending.is_kept_forever;
+            bounds::check("keep", &time, is_in, "given without forever only")?;
         }
         bounds::time("retry_delay", self.ending.retry_delay, bounds::RETRY_DELAY)?;
+        let is_in = !self.goes_on || self.max_attempts.is_some();
+        bounds::check("until_done", &true, is_in, "given with max_attempts only")?;
         let owner = self.owner.clone().unwrap_or_else(default_owner);
         let (length, bound) = (owner.len(), "at most 128 bytes");
         bounds::check("the length of owner", &length, length <= LONGEST, bound)?;
@@ -117,7 +124,6 @@ impl Options {
     }
 
     fn confirm(&self) -> Result<Option<Confirm>> {
-        const LONGEST: Duration = Duration::from_millis(500);
         let is_wanted = self.disk || self.replicas.is_some();
         if let Some(within) = self.within {
             bounds::within(within, self.terms.lease, is_wanted)?;
@@ -127,7 +133,9 @@ impl Options {
         }
         Ok(is_wanted.then(|| Confirm {
             replicas: self.replicas.unwrap_or(Replicas::Count(0)),
-            within: self.within.unwrap_or((self.terms.lease / 10).min(LONGEST)),
+            within: self
+                .within
+                .unwrap_or((self.terms.lease / 10).min(CONFIRM_AT_MOST)),
             disk: self.disk,
         }))
     }
@@ -342,13 +350,21 @@ impl<C> Once<C> {
     /// Sets how long the result is kept, 1 ms to ten years; after that the work may be done again. Unless set, the
     /// server's `dsync.once-keep-ms` applies: a day.
     pub fn keep(mut self, keep: Duration) -> Self {
-        self.options.ending.keep = Keep::For(keep);
+        self.options.ending.keep = Some(keep);
         self
     }
 
     /// Keeps the result until the key is removed: for what must never happen twice.
-    pub fn keep_forever(mut self) -> Self {
-        self.options.ending.keep = Keep::Forever;
+    pub fn forever(mut self) -> Self {
+        self.options.ending.is_kept_forever = true;
+        self
+    }
+
+    /// Has the [`call`](Once::call) whose work fails begin again, in line behind those who wait, until the work is done or
+    /// the attempts are over: then it returns [`Error::WorkFailed`](crate::Error::WorkFailed), caused by the last error.
+    /// It needs [`max_attempts`](Self::max_attempts).
+    pub fn until_done(mut self) -> Self {
+        self.options.goes_on = true;
         self
     }
 

@@ -3,7 +3,13 @@
 //! The same request may then be sent again, to this server or to the one that has taken over: its token tells that it is
 //! the same. All commands have this one table.
 
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::sentinel::Untold;
 
 /// Codes of the server for which redis-rs has no kind.
 const CODES: [&str; 5] = ["UNBLOCKED", "NOREPLICAS", "MISCONF", "BUSY", "OOM"];
@@ -18,8 +24,8 @@ const FULL: &str = "max number of clients";
 /// Whether the same request may be sent again.
 pub(crate) fn passes(error: &RedisError) -> bool {
     match error.kind() {
-        ErrorKind::Io
-        | ErrorKind::Parse
+        ErrorKind::Io => !is_final(error),
+        ErrorKind::Parse
         | ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::ClusterConnectionNotFound => true,
         ErrorKind::Server(ServerErrorKind::ResponseError) => {
@@ -43,6 +49,22 @@ pub(crate) fn passes(error: &RedisError) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns what an error of a connection was made of, by its class.
+pub(crate) fn cause<T: Error + 'static>(error: &RedisError) -> Option<&T> {
+    let inner: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
+    inner.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
+}
+
+/// Whether a failure to connect is final: all Sentinels have refused, or the certificate is not trusted, has expired or is
+/// of another name.
+fn is_final(error: &RedisError) -> bool {
+    #[cfg(feature = "tls-rustls")]
+    if let Some(rustls::Error::InvalidCertificate(_)) = cause(error) {
+        return true;
+    }
+    cause::<Untold>(error).is_some_and(|untold| untold.is_final)
 }
 
 /// Whether the connection is of no further use. What arrives on it late would be taken for the next reply.

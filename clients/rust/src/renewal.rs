@@ -20,6 +20,7 @@ use crate::passing::tells_the_end;
 use crate::request::{Command, read};
 use crate::server::Slot;
 use crate::signal::{Signal, lock};
+use crate::times::RENEWAL_WITHIN;
 
 /// How long the worker waits for the next look, where no hold says that it is to be sooner.
 const LONGEST_SLICE: Duration = Duration::from_secs(2);
@@ -160,9 +161,12 @@ async fn renew<H: Half>(half: &H, due: &Due<H>, left: Duration) {
         .iter()
         .map(|(hold, _)| hold.lease.left())
         .fold(left, Duration::min);
-    let mut effort = half.settings().attempt();
+    let mut effort = half.effort().once();
     // Half of what is left, so that another attempt on a new connection can follow.
-    effort.response = effort.response.min((left / 2).max(SHORTEST));
+    effort.response = effort
+        .response
+        .min(RENEWAL_WITHIN)
+        .min((left / 2).max(SHORTEST));
     let call = Call {
         commands: &commands,
         is_renewal: true,

@@ -5,10 +5,7 @@ use std::time::Duration;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ToRedisArgs, Value};
 
 use crate::text::cut;
-
-/// How long the server keeps a place in the queue after the last request for it: as long as a promoted server gives each
-/// place at least. A process that dies in the queue can cost the others so long, when its turn comes.
-pub(crate) const KEEP: Duration = Duration::from_secs(5);
+use crate::times::PLACE_KEPT_FOR;
 
 /// The families of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -118,16 +115,9 @@ pub(crate) struct Request {
 /// What DONE and FAIL say besides the result and the reason.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ending {
-    pub(crate) keep: Keep,
+    pub(crate) keep: Option<Duration>,
+    pub(crate) is_kept_forever: bool,
     pub(crate) retry_delay: Duration,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Keep {
-    #[default]
-    AsTheServerSays,
-    For(Duration),
-    Forever,
 }
 
 /// How a request waits.
@@ -182,7 +172,7 @@ impl Request {
         }
         match waiting {
             Waiting::Not => {}
-            Waiting::Queue => drop(command.arg("QUEUE").arg(millis(KEEP))),
+            Waiting::Queue => drop(command.arg("QUEUE").arg(millis(PLACE_KEPT_FOR))),
             Waiting::Block(time) => drop(command.arg("BLOCK").arg(millis(time))),
         }
         command.confirm = self.confirm;
@@ -213,10 +203,11 @@ impl Request {
         if let Some(result) = result {
             command.arg("RESULT").arg(result);
         }
-        match self.ending.keep {
-            Keep::AsTheServerSays => {}
-            Keep::For(time) => drop(command.arg("PX").arg(millis(time))),
-            Keep::Forever => drop(command.arg("PERSIST")),
+        if let Some(time) = self.ending.keep {
+            command.arg("PX").arg(millis(time));
+        }
+        if self.ending.is_kept_forever {
+            command.arg("PERSIST");
         }
         command
     }

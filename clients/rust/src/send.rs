@@ -1,6 +1,6 @@
 //! How a command is repeated until it is answered, and its answer confirmed.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::Value;
 
@@ -13,10 +13,7 @@ use crate::error::{Error, Result};
 use crate::half::Half;
 use crate::request::{Command, unexpected};
 use crate::signal;
-
-/// The first pause between two attempts. It is doubled up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+use crate::times::{FIRST_PAUSE, LONGEST_PAUSE};
 
 /// The reply to a command.
 pub(crate) struct Answer {
@@ -150,13 +147,13 @@ async fn until_confirmed<H: Half>(
 
 /// Sends a command that the caller needs an answer to.
 pub(crate) async fn need<H: Half>(half: &H, command: &Command) -> Result<Value> {
-    let call = Call::new(command, half.settings().effort());
+    let call = Call::new(command, half.effort());
     Ok(send(half, call).await?.reply)
 }
 
 /// Asks the server for a sign of life, once.
 pub(crate) async fn ping<H: Half>(half: &H) -> Result<()> {
     let ping = Command::of_server("PING");
-    let call = Call::new(&ping, half.settings().attempt());
+    let call = Call::new(&ping, half.effort().once());
     send(half, call).await.map(drop)
 }

@@ -1,125 +1,162 @@
 //! How the primary is found that Sentinel names.
+//!
+//! The Sentinels are asked one after the other. One that refuses or does not answer is passed over for the next one. redis-rs
+//! does that, too, but it does not tell which Sentinel an error is of, nor an error of a Sentinel from one of the primary.
 
+use std::fmt;
+use std::future::{Future, ready};
+use std::io;
 use std::sync::Mutex;
-#[cfg(not(feature = "tokio"))]
-use std::sync::Mutex as ClientMutex;
-use std::time::Duration;
-#[cfg(not(feature = "tokio"))]
-use std::{io, thread, time::Instant};
 
-#[cfg(not(feature = "tokio"))]
-use redis::RedisError;
-use redis::sentinel::SentinelClient;
-use redis::{Client, RedisResult};
-#[cfg(feature = "tokio")]
-use tokio::sync::Mutex as ClientMutex;
+use redis::{
+    Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, RedisResult, Value,
+};
 
-use crate::signal::lock;
-#[cfg(feature = "tokio")]
-use crate::signal::within;
+use crate::passing::passes;
+use crate::request::read;
+use crate::signal::{lock, now};
+use crate::times::LOOK_UP_WITHIN;
 
 /// Who is asked, and whom they named last.
 pub(crate) struct Found {
-    source: Source,
+    sentinels: Vec<Client>,
+    master: String,
+    /// How to connect to the primary. Its address is the one that a Sentinel names.
+    primary: ConnectionInfo,
     last: Mutex<Option<String>>,
 }
 
-pub(crate) enum Source {
-    /// Asking changes the client, which keeps connections: one question at a time.
-    One(Box<ClientMutex<SentinelClient>>),
-    /// A client for each question, so that one which is never answered keeps nobody else waiting.
-    New(Box<dyn Fn() -> RedisResult<SentinelClient> + Send + Sync>),
-}
-
-impl Source {
-    pub(crate) fn one(client: SentinelClient) -> Source {
-        Source::One(Box::new(ClientMutex::new(client)))
-    }
+/// Why a Sentinel does not tell the primary.
+#[derive(Debug)]
+pub(crate) struct Untold {
+    pub(crate) sentinel: String,
+    pub(crate) error: RedisError,
+    /// Whether all Sentinels have refused.
+    pub(crate) is_final: bool,
 }
 
 impl Found {
-    pub(crate) fn by(source: Source) -> Found {
-        let last = Mutex::default();
-        Found { source, last }
+    pub(crate) fn new(sentinels: Vec<Client>, master: String, primary: ConnectionInfo) -> Found {
+        Found {
+            sentinels,
+            master,
+            primary,
+            last: Mutex::default(),
+        }
     }
 
-    /// The address of the primary that was found last.
+    /// The address of the primary that was named last.
     pub(crate) fn last(&self) -> Option<String> {
         lock(&self.last).clone()
     }
 
-    fn note(&self, client: Client) -> Client {
-        let address = client.get_connection_info().addr().to_string();
-        *lock(&self.last) = Some(address);
-        client
-    }
-
-    /// Finds the primary, for a thread, as a task does: that can be ended while it waits for a Sentinel.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn client(&self, limit: Duration) -> RedisResult<Client> {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().build()?;
-        let found = runtime.block_on(within(limit, self.client_for_task()));
-        // A look-up of a name, which cannot be ended, is not waited for.
-        runtime.shutdown_background();
-        found
-    }
-
-    /// Finds the primary. The client is waited for so long at most: another thread may have it for ever.
-    #[cfg(not(feature = "tokio"))]
-    pub(crate) fn client(&self, limit: Duration) -> RedisResult<Client> {
-        let client = match &self.source {
-            Source::New(make) => make()?.get_client(),
-            Source::One(client) => {
-                let end = Instant::now() + limit;
-                loop {
-                    if let Ok(mut client) = client.try_lock() {
-                        break client.get_client();
-                    }
-                    if Instant::now() >= end {
-                        return Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut)));
-                    }
-                    thread::sleep(Duration::from_millis(5));
-                }
-            }
+    /// Finds the primary, for a thread.
+    pub(crate) fn client(&self) -> RedisResult<Client> {
+        let ask = |client: Client, command: Cmd| {
+            let mut connection = client.get_connection_with_timeout(LOOK_UP_WITHIN)?;
+            connection.set_read_timeout(Some(LOOK_UP_WITHIN))?;
+            command.query(&mut connection)
         };
-        client.map(|client| self.note(client))
+        now(self.find(|client, command| ready(ask(client, command))))
     }
 
     /// Finds the primary, for a task.
     #[cfg(feature = "tokio")]
     pub(crate) async fn client_for_task(&self) -> RedisResult<Client> {
-        let client = match &self.source {
-            Source::New(make) => make()?.async_get_client().await,
-            Source::One(client) => client.lock().await.async_get_client().await,
+        let ask = |client: Client, command: Cmd| {
+            let config = redis::AsyncConnectionConfig::new()
+                .set_response_timeout(None)
+                .set_connection_timeout(None);
+            crate::signal::within(LOOK_UP_WITHIN, async move {
+                let connection = client.get_multiplexed_async_connection_with_config(&config);
+                command.query_async(&mut connection.await?).await
+            })
         };
-        client.map(|client| self.note(client))
+        self.find(ask).await
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-    use std::sync::{Arc, mpsc};
-    use std::thread;
-
-    use redis::sentinel::SentinelServerType;
-
-    use super::*;
-
-    #[test]
-    fn thread_ends_that_waits_for_a_client_which_another_has() {
-        // It takes connections, and never answers.
-        let sentinel = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("redis://{}", sentinel.local_addr().unwrap());
-        let primary = SentinelServerType::Master;
-        let client = SentinelClient::build(vec![address], "primary".to_owned(), None, primary);
-        let found = Arc::new(Found::by(Source::one(client.unwrap())));
-        let (tell, told) = mpsc::channel();
-        for _ in 0..2 {
-            let (found, tell) = (Arc::clone(&found), tell.clone());
-            thread::spawn(move || tell.send(found.client(Duration::from_millis(100)).is_err()));
+    /// Asks the Sentinels until one names a server that is a primary. A refusal says more than that a Sentinel is not
+    /// reached, and an error of the primary says more than one of a Sentinel.
+    async fn find<A>(&self, ask: impl Fn(Client, Cmd) -> A) -> RedisResult<Client>
+    where
+        A: Future<Output = RedisResult<Value>>,
+    {
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
+        let (mut of_primary, mut refused, mut untold) = (None, Vec::new(), None);
+        for sentinel in &self.sentinels {
+            let named = ask(sentinel.clone(), question.clone()).await;
+            match named.and_then(|reply| self.named(&reply)) {
+                Ok(primary) => match ask(primary.clone(), redis::cmd("ROLE")).await {
+                    Ok(role) if is_replica(&role) => of_primary = Some(unknown("a replica")),
+                    Err(error) if passes(&error) => of_primary = Some(error),
+                    // What it refuses is told where the connection is made.
+                    _ => return Ok(primary),
+                },
+                Err(error) if passes(&error) => untold = Some((sentinel, error)),
+                Err(error) => refused.push((sentinel, error)),
+            }
         }
-        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(true));
+        let is_final = refused.len() == self.sentinels.len();
+        let of_sentinel = refused.into_iter().next().or(untold);
+        let of_sentinel = of_sentinel.map(|(sentinel, error)| {
+            let sentinel = sentinel.get_connection_info().addr().to_string();
+            RedisError::from(io::Error::other(Untold {
+                sentinel,
+                error,
+                is_final,
+            }))
+        });
+        Err(of_primary
+            .or(of_sentinel)
+            .unwrap_or_else(|| unknown("nobody")))
+    }
+
+    /// Returns a client of the server that a Sentinel names.
+    fn named(&self, reply: &Value) -> RedisResult<Client> {
+        let named: Option<(String, u16)> = read(reply)?;
+        let (to, at) = named.ok_or_else(|| unknown("nobody"))?;
+        let mut address = self.primary.addr().clone();
+        match &mut address {
+            ConnectionAddr::TcpTls { host, port, .. } => (*host, *port) = (to, at),
+            _ => address = ConnectionAddr::Tcp(to, at),
+        }
+        *lock(&self.last) = Some(address.to_string());
+        Client::open(self.primary.clone().set_addr(address))
     }
 }
+
+fn is_replica(role: &Value) -> bool {
+    let name = role.as_sequence().and_then(|items| items.first());
+    name.is_some_and(|name| read::<String>(name).is_ok_and(|name| name != "master"))
+}
+
+fn unknown(named: &str) -> RedisError {
+    let kind = ErrorKind::MasterNameNotFoundBySentinel;
+    RedisError::from((
+        kind,
+        "Sentinel names no primary",
+        format!("it names {named}"),
+    ))
+}
+
+impl Untold {
+    /// Returns the Sentinel's error, or one that passes and says the same while others were not reached.
+    pub(crate) fn error(&self, passing: &RedisError) -> RedisError {
+        let own = &self.error;
+        let told = if self.is_final || passes(own) {
+            own
+        } else {
+            passing
+        };
+        told.clone()
+    }
+}
+
+impl fmt::Display for Untold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.error)
+    }
+}
+
+impl std::error::Error for Untold {}

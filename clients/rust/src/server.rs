@@ -7,13 +7,11 @@ use redis::{IntoConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::error::Result;
 use crate::passing::passes;
-#[cfg(feature = "sentinel")]
-use crate::sentinel::{Found, Source};
+use crate::sentinel::Found;
 
 /// Where the server is: one server, a cluster, or the primary that Sentinel names.
 ///
-/// Made from a [`redis::Client`], a `redis::cluster::ClusterClient` (feature `cluster`) or a
-/// `redis::sentinel::SentinelClient` (feature `sentinel`).
+/// Made from a [`redis::Client`] or a `redis::cluster::ClusterClient` (feature `cluster`), too.
 #[derive(Clone)]
 pub struct Server {
     pub(crate) kind: Kind,
@@ -40,7 +38,6 @@ pub(crate) enum Kind {
     Single(Box<redis::Client>),
     #[cfg(feature = "cluster")]
     Cluster(Box<redis::cluster::ClusterClient>),
-    #[cfg(feature = "sentinel")]
     Sentinel(Arc<Found>),
 }
 
@@ -76,26 +73,25 @@ impl Server {
         ))
     }
 
-    /// Names the primary that Sentinel knows. The function makes a client of Sentinel; it is called for each connection.
+    /// Names the primary that Sentinels know by the name `master`. They are asked for each connection, one after the other:
+    /// one that refuses or does not answer is passed over for the next one.
     ///
-    /// Prefer this to a `SentinelClient`: that is used by one caller at a time. Without the feature `tokio`, redis-rs sets
-    /// no limit on how long a thread waits for a Sentinel, or a primary, that stopped without closing its connections.
-    #[cfg(feature = "sentinel")]
-    pub fn sentinel(
-        client: impl Fn() -> redis::RedisResult<redis::sentinel::SentinelClient> + Send + Sync + 'static,
-    ) -> Server {
-        Server::found_by(Source::New(Box::new(client)))
-    }
-
-    #[cfg(feature = "sentinel")]
-    fn found_by(source: Source) -> Server {
-        let kind = Kind::Sentinel(Arc::new(Found::by(source)));
-        Server::new(kind, "the primary that Sentinel names")
+    /// `primary` says how to connect to the primary: its user, password and TLS. The address in it is replaced by the one
+    /// that a Sentinel names.
+    pub fn sentinel<T: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = T>,
+        master: impl Into<String>,
+        primary: impl IntoConnectionInfo,
+    ) -> Result<Server> {
+        let clients = sentinels.into_iter().map(redis::Client::open);
+        let clients: Vec<_> = clients.collect::<RedisResult<_>>()?;
+        let found = Found::new(clients, master.into(), primary.into_connection_info()?);
+        let kind = Kind::Sentinel(Arc::new(found));
+        Ok(Server::new(kind, "the primary that Sentinel names"))
     }
 
     /// Where the server is, for messages.
     pub(crate) fn name(&self) -> String {
-        #[cfg(feature = "sentinel")]
         if let Kind::Sentinel(found) = &self.kind
             && let Some(address) = found.last()
         {
@@ -153,14 +149,6 @@ impl From<redis::Client> for Server {
 impl From<redis::cluster::ClusterClient> for Server {
     fn from(client: redis::cluster::ClusterClient) -> Server {
         Server::new(Kind::Cluster(Box::new(client)), "the cluster")
-    }
-}
-
-/// Asks Sentinel for the primary whenever a connection is opened. [`Server::sentinel`] says what is better about it.
-#[cfg(feature = "sentinel")]
-impl From<redis::sentinel::SentinelClient> for Server {
-    fn from(client: redis::sentinel::SentinelClient) -> Server {
-        Server::found_by(Source::one(client))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -9,16 +10,17 @@ use redis::Value;
 use crate::ask::ask;
 use crate::bounds;
 use crate::call::Call;
+use crate::effort::WaitLimit;
 use crate::error::{Error, Result};
 use crate::half::Half;
 use crate::hold::{Hold, Run};
-use crate::once::{Begun, Outcome};
+use crate::once::{Begun, Form, Outcome};
 use crate::options::{Claim, Group, Once, Options, Semaphore, Tally};
 use crate::progress::KeyInfo;
 use crate::request::{Command, Family, Reply, millis, outcome, read, unexpected};
 use crate::send::{need, send};
-use crate::settings::{BLOCK, WaitLimit};
 use crate::signal::pause;
+use crate::times::BLOCK_AT_MOST;
 
 pub(crate) async fn acquire<H: Half>(
     half: &H,
@@ -42,10 +44,10 @@ pub(crate) async fn wait<H: Half>(group: &Group<H>, limit: WaitLimit) -> Result<
     // QUEUE is not for WAIT: without a connection, asking now and then has to do.
     const PAUSE: Duration = Duration::from_millis(500);
     let half = &group.client;
-    let mut effort = half.settings().effort();
+    let mut effort = half.effort();
     effort.give_up_at = limit.give_up_at(Instant::now());
     loop {
-        let left = limit.left(BLOCK);
+        let left = limit.left(BLOCK_AT_MOST);
         let blocks = left.filter(|_| !half.listens());
         let mut command = Family::Group.command("WAIT", group.key());
         if let Some(block) = blocks {
@@ -100,27 +102,49 @@ async fn ended<H: Half>(half: &H, mut command: Command) -> Result<bool> {
     command.confirm = None;
     // Nor has it logged in before: a password that is refused is a wrong one.
     command.is_of_hold = false;
-    let answer = send(half, Call::new(&command, half.settings().effort())).await?;
+    let answer = send(half, Call::new(&command, half.effort())).await?;
     let may_have_ended = answer.is_repeated && !command.is_answered_again;
     Ok(read::<u64>(&answer.reply)? > 0 || may_have_ended)
 }
 
-/// Records what the work has come to, and returns it.
-pub(crate) async fn record<H: Half, T: Into<Vec<u8>>, E: From<Error> + Display>(
-    run: Run<H>,
-    outcome: std::result::Result<T, E>,
-) -> std::result::Result<Vec<u8>, E> {
-    match outcome {
-        Ok(result) => {
-            let result = result.into();
-            run.finish(Some(&result)).await?;
-            Ok(result)
+/// Does the work if nobody has done it, records what it has come to, and returns the result. `attempt` gives the run back
+/// with the outcome of the work, or with why that does not count.
+pub(crate) async fn call<H: Half, T, E: From<Error> + Display, A>(
+    once: &Once<H>,
+    form: impl Form<T>,
+    mut attempt: impl FnMut(Run<H>) -> A,
+) -> std::result::Result<T, E>
+where
+    A: Future<Output = (Run<H>, Result<std::result::Result<T, E>>)>,
+{
+    let mut last: Option<String> = None;
+    loop {
+        let run = match begin(once, WaitLimit::Unlimited).await {
+            Ok(Begun::Run(run)) => run,
+            Ok(Begun::Done { result, .. }) => return Ok(form.read(once.key(), result)?),
+            Err(mut error) => {
+                if let Error::WorkFailed { cause, .. } = &mut error {
+                    *cause = last.map(Into::into);
+                }
+                return Err(error.into());
+            }
+        };
+        let (run, outcome) = attempt(run).await;
+        let error = match outcome? {
+            Ok(result) => {
+                run.finish(form.store(once.key(), &result).map(Some))
+                    .await?;
+                return Ok(result);
+            }
+            Err(error) => error,
+        };
+        let reason = error.to_string();
+        // The work's own error tells more than that its failure could not be recorded.
+        let _ = run.give_up(&reason).await;
+        if !once.options.goes_on {
+            return Err(error);
         }
-        Err(error) => {
-            // The work's own error tells more than that its failure could not be recorded.
-            let _ = run.give_up(&error.to_string()).await;
-            Err(error)
-        }
+        last = Some(reason);
     }
 }
 

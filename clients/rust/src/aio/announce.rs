@@ -14,8 +14,8 @@ use redis::{PushInfo, PushKind, RedisResult};
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
 use crate::aio::connection::{Connection, Connections};
+use crate::effort::Effort;
 use crate::request::read;
-use crate::settings::Effort;
 use crate::signal::{lock, within};
 
 /// Who is to be woken by a message, by channel.

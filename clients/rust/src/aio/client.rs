@@ -17,13 +17,13 @@ use crate::call::Call;
 use crate::cancel::Cancel;
 use crate::clock::Moment;
 use crate::confirm::Failure;
+use crate::effort::Effort;
 use crate::error::Result;
 use crate::half::{Half, Reply, Shared};
 use crate::renewal::Renewals;
 use crate::request::Command;
 use crate::send::send;
 use crate::server::Server;
-use crate::settings::Settings;
 use crate::signal::{Signal, Wait, lock, now};
 use crate::sync;
 
@@ -33,7 +33,7 @@ use crate::sync;
 /// [`with_waits`](Client::with_waits) says. A clone shares them. Use a client within one tokio runtime.
 #[derive(Clone)]
 pub struct Client {
-    pub(crate) settings: Settings,
+    pub(crate) effort: Effort,
     waits: Waits,
     connections: Arc<Connections>,
     announcements: Arc<Announcements>,
@@ -73,7 +73,7 @@ impl Client {
         Client {
             announcements: Arc::new(Announcements::new(Arc::clone(&connections))),
             connections,
-            settings: Settings::default(),
+            effort: Effort::default(),
             waits: Waits::default(),
             renewals: Arc::default(),
             together: Arc::new(Together::new(server.clone())),
@@ -102,8 +102,8 @@ impl Half for Client {
     type Listening = Option<Listening>;
     type Line = Connection;
 
-    fn settings(&self) -> &Settings {
-        &self.settings
+    fn effort(&self) -> Effort {
+        self.effort
     }
 
     fn server(&self) -> &Server {
@@ -140,7 +140,7 @@ impl Half for Client {
             return listening.wait(pause).await;
         }
         *listening = None;
-        let effort = self.settings.attempt();
+        let effort = self.effort.once();
         match self.announcements.listen(channel, effort).await {
             Ok(begun) => *listening = Some(begun),
             Err(_) => tokio::time::sleep(pause.min(DEAF)).await,
@@ -161,7 +161,7 @@ impl Half for Client {
         let mut ends = lock(&self.ends);
         let is_away = |at| Moment::now().since(at) < AWAY;
         if !ends.failed.is_some_and(is_away) {
-            let call = Call::new(command, self.settings.courtesy(false));
+            let call = Call::new(command, self.effort.withdrawal(false));
             let is_answered = now(send(&ends.client, call)).is_ok();
             ends.failed = (!is_answered).then(Moment::now);
         }
@@ -194,7 +194,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("server", &self.connections.server)
-            .field("settings", &self.settings)
+            .field("effort", &self.effort)
             .field("waits", &self.waits)
             .finish_non_exhaustive()
     }

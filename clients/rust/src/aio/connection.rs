@@ -16,12 +16,12 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::call::Call;
 use crate::clock::Moment;
 use crate::confirm::{Failure, Line, is_elsewhere, perform};
+use crate::effort::Effort;
 use crate::half::Reply;
 use crate::passing::{is_of_connection, passes};
 #[cfg(feature = "cluster-async")]
 use crate::server::primary_of;
 use crate::server::{Kind, Server, Slot};
-use crate::settings::Effort;
 use crate::signal::{lock, within};
 
 /// The futures of redis-rs are nested deeply enough to exceed the compiler's limit in the programs that use this crate.
@@ -204,7 +204,6 @@ impl Connections {
                 redis::ErrorKind::InvalidClientConfig,
                 "clusters need the feature cluster-async here",
             ))),
-            #[cfg(feature = "sentinel")]
             Kind::Sentinel(primary) => primary.client_for_task().await,
         }
     }

@@ -5,11 +5,15 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::aio::{Begun, Client};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::aio::{Client, Run};
 use crate::error::{Error, Loss};
 use crate::hold::Hold;
+use crate::once::{Bytes, Form, Json};
 use crate::options::Once;
-use crate::uses::record;
+use crate::uses::call;
 
 impl Hold<Client> {
     /// Waits until the hold is lost, and returns why. Never ends if the hold is released first. The future lives on its own:
@@ -37,27 +41,53 @@ impl Hold<Client> {
 }
 
 impl Once<Client> {
-    /// Does the work if nobody has done it, and returns its result: this caller's, or the one that another has left.
+    /// Does the work if nobody has done it, and returns its result: this caller's, or the one that another has left. It is
+    /// stored as JSON, which reads the same in every language; [`call_bytes`](Self::call_bytes) stores bytes as they are.
     ///
     /// The work is given its attempt and its fence. It is dropped at its next await when the run is lost. An error of the
-    /// work is recorded as the reason of a failed attempt and returned; the next in line begins. A panic counts as a failed
-    /// attempt too.
-    pub async fn call<T, E, F>(&self, work: impl FnOnce(Attempt) -> F) -> Result<Vec<u8>, E>
+    /// work is recorded as the reason of a failed attempt and returned, and the next in line begins; with
+    /// [`until_done`](Self::until_done) that may be this call. A panic counts as a failed attempt too.
+    ///
+    /// Returns [`Error::UnusableResult`] where JSON has no such result, or what is stored is none of this type. What is no
+    /// JSON, which another program has stored, is read as a text.
+    pub async fn call<T, E, F>(&self, work: impl FnMut(Attempt) -> F) -> Result<T, E>
     where
-        T: Into<Vec<u8>>,
+        T: Serialize + DeserializeOwned,
         E: From<Error> + Display,
         F: Future<Output = Result<T, E>>,
     {
-        let run = match self.begin().await? {
-            Begun::Run(run) => run,
-            Begun::Done { result, .. } => return Ok(result.unwrap_or_default()),
+        self.call_as(Json, work).await
+    }
+
+    /// The same as [`call`](Self::call), with a result that is stored as it is.
+    pub async fn call_bytes<E, F>(&self, work: impl FnMut(Attempt) -> F) -> Result<Vec<u8>, E>
+    where
+        E: From<Error> + Display,
+        F: Future<Output = Result<Vec<u8>, E>>,
+    {
+        self.call_as(Bytes, work).await
+    }
+
+    async fn call_as<T, E, F>(
+        &self,
+        form: impl Form<T>,
+        mut work: impl FnMut(Attempt) -> F,
+    ) -> Result<T, E>
+    where
+        E: From<Error> + Display,
+        F: Future<Output = Result<T, E>>,
+    {
+        let attempt = |run: Run| {
+            let work = work(Attempt {
+                number: run.attempt(),
+                fence: run.fence(),
+            });
+            async move {
+                let outcome = run.run(work).await;
+                (run, outcome)
+            }
         };
-        let attempt = Attempt {
-            number: run.attempt(),
-            fence: run.fence(),
-        };
-        let outcome = run.run(work(attempt)).await?;
-        record(run, outcome).await
+        call(self, form, attempt).await
     }
 }
 

@@ -11,9 +11,9 @@ use super::{Client, Hold};
 use crate::aio::together::Together;
 use crate::call::Call;
 use crate::clock::Moment;
+use crate::effort::Effort;
 use crate::request::{Command, Grant};
 use crate::server::Server;
-use crate::settings::Settings;
 
 /// Returns what a function returns to a thread whose runtime has ended. A function that waits for ever fails the test.
 fn after_the_runtime<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
@@ -54,7 +54,7 @@ fn hold_that_no_task_renews_lasts_for_its_lease() {
 fn confirmed_request_that_no_task_sends_fails() {
     let is_failed = after_the_runtime(|| {
         let together = Arc::new(Together::new(nowhere()));
-        let (ping, effort) = (Command::of_server("PING"), Settings::default().attempt());
+        let (ping, effort) = (Command::of_server("PING"), Effort::default().once());
         let call = Call::new(&ping, effort);
         let mut sent = pin!(together.attempt(&call));
         let poll = sent.as_mut().poll(&mut Context::from_waker(Waker::noop()));

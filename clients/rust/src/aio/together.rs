@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 use crate::aio::connection::{Connection, Connections};
 use crate::call::Call;
 use crate::confirm::Failure;
+use crate::effort::Effort;
 use crate::half::Reply;
 use crate::request::Command;
 use crate::server::{Server, Slot};
-use crate::settings::Effort;
 use crate::signal::{lock, within};
 
 /// What is to be written.

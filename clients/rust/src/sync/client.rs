@@ -15,6 +15,7 @@ use crate::call::Call;
 use crate::cancel::Cancel;
 use crate::clock::Moment;
 use crate::confirm::{Failure, is_elsewhere, perform};
+use crate::effort::Effort;
 use crate::error::Result;
 use crate::half::{Half, Reply, Shared};
 use crate::passing::{is_of_connection, passes};
@@ -22,7 +23,6 @@ use crate::renewal::Renewals;
 use crate::request::Command;
 use crate::send::send;
 use crate::server::Server;
-use crate::settings::{Effort, Settings};
 use crate::signal::{Signal, Wait, lock, now};
 use crate::sync::connection::{Connection, Lent, connect, within};
 
@@ -35,7 +35,7 @@ const MOST_IDLE: usize = 16;
 #[derive(Clone)]
 pub struct Client {
     server: Server,
-    pub(crate) settings: Settings,
+    pub(crate) effort: Effort,
     /// Those of requests, and those of renewals.
     idle: Arc<[Mutex<Vec<Connection>>; 2]>,
     renewals: Arc<Renewals<Client>>,
@@ -46,7 +46,7 @@ impl Client {
     pub fn new(server: impl Into<Server>) -> Client {
         Client {
             server: server.into(),
-            settings: Settings::default(),
+            effort: Effort::default(),
             idle: Arc::default(),
             renewals: Arc::default(),
         }
@@ -114,8 +114,8 @@ impl Half for Client {
     type Listening = ();
     type Line = Lent;
 
-    fn settings(&self) -> &Settings {
-        &self.settings
+    fn effort(&self) -> Effort {
+        self.effort
     }
 
     fn server(&self) -> &Server {
@@ -168,7 +168,7 @@ impl Half for Client {
     }
 
     fn conclude(&self, command: &Command) -> bool {
-        let call = Call::new(command, self.settings.attempt());
+        let call = Call::new(command, self.effort.once());
         !now(send(self, call)).is_err_and(|error| error.is_unreachable())
     }
 }
@@ -177,7 +177,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("server", &self.server)
-            .field("settings", &self.settings)
+            .field("effort", &self.effort)
             .finish_non_exhaustive()
     }
 }

@@ -32,9 +32,7 @@ pub(crate) fn connect(kind: &Kind, step: Duration) -> RedisResult<Connection> {
             let connection = client.get_connection_with_config(config)?;
             Ok(Connection::Cluster(Box::new(connection)))
         }
-        #[cfg(feature = "sentinel")]
-        // The outer limit, which several Sentinels that do not answer can take.
-        Kind::Sentinel(primary) => to_one(&primary.client(step * 8)?, step),
+        Kind::Sentinel(primary) => to_one(&primary.client()?, step),
     }
 }
 

@@ -1,17 +1,21 @@
 //! What only threads can do with a hold and with work.
 
 use std::fmt::Display;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, Run};
-use crate::once::Begun;
+use crate::once::{Bytes, Form, Json};
 use crate::options::Once;
 use crate::signal::now;
 use crate::sync::Client;
-use crate::uses::record;
+use crate::uses::call;
 
 impl Hold<Client> {
     /// Waits until the hold is lost, at most so long. Returns why, or `None` when it is not lost by then.
@@ -37,20 +41,42 @@ impl Hold<Client> {
 }
 
 impl Once<Client> {
-    /// Does the work if nobody has done it, and returns its result: this caller's, or the one that another has left.
+    /// Does the work if nobody has done it, and returns its result: this caller's, or the one that another has left. It is
+    /// stored as JSON, which reads the same in every language; [`call_bytes`](Self::call_bytes) stores bytes as they are.
     ///
-    /// An error of the work is recorded as the reason of a failed attempt and returned; the next in line begins. A panic
-    /// counts as a failed attempt too.
-    pub fn call<T, E>(&self, work: impl FnOnce(&Run) -> Result<T, E>) -> Result<Vec<u8>, E>
+    /// An error of the work is recorded as the reason of a failed attempt and returned, and the next in line begins; with
+    /// [`until_done`](Self::until_done) that may be this call. A panic counts as a failed attempt too.
+    ///
+    /// Returns [`Error::UnusableResult`] where JSON has no such result, or what is stored is none of this type. What is no
+    /// JSON, which another program has stored, is read as a text.
+    pub fn call<T, E>(&self, work: impl FnMut(&Run) -> Result<T, E>) -> Result<T, E>
     where
-        T: Into<Vec<u8>>,
+        T: Serialize + DeserializeOwned,
         E: From<Error> + Display,
     {
-        let run = match self.begin()? {
-            Begun::Run(run) => run,
-            Begun::Done { result, .. } => return Ok(result.unwrap_or_default()),
+        self.call_as(Json, work)
+    }
+
+    /// The same as [`call`](Self::call), with a result that is stored as it is.
+    pub fn call_bytes<E>(&self, work: impl FnMut(&Run) -> Result<Vec<u8>, E>) -> Result<Vec<u8>, E>
+    where
+        E: From<Error> + Display,
+    {
+        self.call_as(Bytes, work)
+    }
+
+    fn call_as<T, E>(
+        &self,
+        form: impl Form<T>,
+        mut work: impl FnMut(&Run) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: From<Error> + Display,
+    {
+        let attempt = |run: Run| {
+            let outcome = Ok(work(&run));
+            ready((run, outcome))
         };
-        let outcome = work(&run);
-        now(record(run, outcome))
+        now(call(self, form, attempt))
     }
 }

@@ -176,6 +176,14 @@ fn option_that_no_server_takes_is_named_with_its_value_and_bound() {
         ["keep", "0ns", "1 ms to 3650 days"],
     );
     assert_names(
+        once().keep(SECOND).forever().begin(),
+        ["keep", "1s", "without forever only"],
+    );
+    assert_names(
+        once().until_done().begin(),
+        ["until_done", "true", "with max_attempts only"],
+    );
+    assert_names(
         once().retry_delay(31 * day).begin(),
         ["retry_delay", "2678400s", "0 to 30 days"],
     );
@@ -199,8 +207,8 @@ async fn times_without_end_are_taken() {
     let sync = Client::open(server.url()).unwrap();
     let tasks = aio::Client::open(server.url()).unwrap();
     let (longest, wait) = (Duration::MAX, 2 * SECOND);
-    let sync = sync.with_response_timeout(longest).with_patience(longest);
-    let tasks = tasks.with_response_timeout(longest).with_patience(longest);
+    let sync = sync.with_response_timeout(longest).with_retry_for(longest);
+    let tasks = tasks.with_response_timeout(longest).with_retry_for(longest);
     let lock = sync.lock("jobs").max_hold(longest);
     let hold = lock.acquire_for(longest).unwrap();
     assert!(lock.acquire_for(wait).is_err());

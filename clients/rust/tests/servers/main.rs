@@ -12,3 +12,4 @@ mod builders;
 mod confirmed;
 mod support;
 mod sync;
+mod tls;

@@ -3,14 +3,15 @@
 use std::io::Write;
 use std::time::Duration;
 
-use dsync_client::redis::sentinel::{SentinelClient, SentinelServerType};
-use dsync_client::{Error, Lock, Semaphore, Server};
+use dsync_client::{Error, Lock, Once, Semaphore, Server};
 use serde_json::{Value, json};
 
 pub struct Order(Value);
 
 /// What is answered: an error of the client, or of an order that the driver cannot carry out.
-pub type Answer = Result<Value, Box<dyn std::error::Error + Send + Sync>>;
+pub type Answer = Result<Value, Failure>;
+
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Adds the order's options that all families have.
 macro_rules! common {
@@ -108,6 +109,33 @@ impl Order {
         semaphore
     }
 
+    /// Adds the order's options of work that is done once.
+    pub fn once<C>(&self, mut once: Once<C>) -> Once<C> {
+        if let Some(attempts) = self.count("attempts") {
+            once = once.max_attempts(attempts);
+        }
+        if self.is_set("until_done") {
+            once = once.until_done();
+        }
+        once
+    }
+
+    /// What the work of `once` comes to the nth time that it is done.
+    pub fn work(&self, nth: u64) -> Answer {
+        if nth <= self.number("failures").unwrap_or_default() {
+            return Err("no disk".into());
+        }
+        Ok(self.0["value"].clone())
+    }
+
+    /// Answers what the work, which was done so many times, has come to.
+    pub fn worked(&self, value: Answer, runs: u64) -> Value {
+        match value {
+            Ok(value) => json!({ "is": "value", "value": value, "runs": runs }),
+            Err(error) => json!({ "is": "failed", "text": error.to_string(), "runs": runs }),
+        }
+    }
+
     /// Adds the order's options of a lock.
     pub fn lock<C>(&self, lock: Lock<C>) -> Lock<C> {
         match self.time("min_hold") {
@@ -130,10 +158,7 @@ impl Order {
         match self.text("mode") {
             "one" => Server::at(urls[0].as_str()),
             "cluster" => Server::cluster(urls.iter().map(String::as_str)),
-            _ => Ok(Server::sentinel(move || {
-                let primary = SentinelServerType::Master;
-                SentinelClient::build(urls.clone(), "locks".to_owned(), None, primary)
-            })),
+            _ => Server::sentinel(urls, "locks", format!("redis://{who}primary")),
         }
     }
 

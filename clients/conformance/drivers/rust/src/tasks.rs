@@ -1,13 +1,14 @@
 //! The client for tasks. Each order has a task.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::io::stdin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use dsync_client::Begun;
 use dsync_client::aio::{Client, Hold, Member, Run, Waits};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
@@ -110,9 +111,7 @@ impl Driver {
                 let fences: Vec<u64> = holders.iter().map(|holder| holder.fence).collect();
                 Ok(json!({ "is": "holders", "fences": fences }))
             }
-            "once" => Ok(
-                json!({ "is": "cannot", "why": "call takes and gives bytes, and the program calls it again" }),
-            ),
+            "once" => Ok(self.work_once(order).await),
             "locked" => {
                 let (client, key) = (self.client.get().expect("a client"), order.text("key"));
                 let is_locked = match order.text("family") {
@@ -141,10 +140,7 @@ impl Driver {
         }
         let held = match order.text("family") {
             "once" => {
-                let mut once = client.once(key);
-                if let Some(attempts) = order.count("attempts") {
-                    once = once.max_attempts(attempts);
-                }
+                let once = order.once(client.once(key));
                 match ask!(once, begin, begin_for, try_begin) {
                     Begun::Run(run) => Held::Run(run),
                     Begun::Done { result, .. } => {
@@ -171,6 +167,18 @@ impl Driver {
         let (fence, index) = (held.fence(), held.index());
         self.held.lock().expect("held").insert(order.name(), held);
         Ok(json!({ "is": "held", "fence": fence, "attempt": attempt, "index": index }))
+    }
+
+    async fn work_once(&self, order: &Order) -> Value {
+        let client = self.client.get().expect("a client");
+        let mut runs = 0;
+        let once = order.once(client.once(order.text("key")));
+        let value = once.call(|_| {
+            runs += 1;
+            ready(order.work(runs))
+        });
+        let value = value.await;
+        order.worked(value, runs)
     }
 
     async fn until_lost(&self, order: &Order) -> Answer {

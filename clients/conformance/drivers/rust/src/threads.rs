@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dsync_client::{Begun, Cancel, Client, Hold, Member, Run};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::order::{Answer, Order, common};
 
@@ -85,9 +85,7 @@ impl Driver {
                 let fences: Vec<u64> = holders.iter().map(|holder| holder.fence).collect();
                 Ok(json!({ "is": "holders", "fences": fences }))
             }
-            "once" => Ok(
-                json!({ "is": "cannot", "why": "call takes and gives bytes, and the program calls it again" }),
-            ),
+            "once" => Ok(self.work_once(order)),
             "locked" => {
                 let (client, key) = (self.client.get().expect("a client"), order.text("key"));
                 let is_locked = match order.text("family") {
@@ -121,10 +119,7 @@ impl Driver {
         }
         let held = match order.text("family") {
             "once" => {
-                let mut once = client.once(key);
-                if let Some(attempts) = order.count("attempts") {
-                    once = once.max_attempts(attempts);
-                }
+                let once = order.once(client.once(key));
                 match ask!(once, begin, begin_for, try_begin) {
                     Begun::Run(run) => Held::Run(run),
                     Begun::Done { result, .. } => {
@@ -151,6 +146,16 @@ impl Driver {
         let (fence, index) = (held.fence(), held.index());
         self.held.lock().expect("held").insert(order.name(), held);
         Ok(json!({ "is": "held", "fence": fence, "attempt": attempt, "index": index }))
+    }
+
+    fn work_once(&self, order: &Order) -> Value {
+        let client = self.client.get().expect("a client");
+        let mut runs = 0;
+        let value = order.once(client.once(order.text("key"))).call(|_| {
+            runs += 1;
+            order.work(runs)
+        });
+        order.worked(value, runs)
     }
 
     fn until_lost(&self, order: &Order) -> Answer {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dsync_client::aio::{Begun, Client, Run};
+use dsync_client::aio::{Attempt, Begun, Client, Run};
 use dsync_client::{Claim, Error, Outcome, Tally};
 
 use crate::support::{SECOND, Server, assert_done};
@@ -103,7 +103,7 @@ async fn work_is_done_once_and_everybody_gets_the_result() {
         let waiting = {
             let once = once.clone();
             let work = |_| async { panic!("a second run") };
-            tokio::spawn(async move { once.call::<String, Error, _>(work).await })
+            tokio::spawn(async move { once.call_bytes::<Error, _>(work).await })
         };
         server.wait_for_waiters(1);
         run.done(Some(b"in-7")).await.unwrap();
@@ -117,9 +117,9 @@ async fn work_that_fails_too_often_is_given_up_with_its_reason() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
     let once = client.once("invoice").max_attempts(1);
-    let work = |attempt: dsync_client::aio::Attempt| async move {
+    let work = |attempt: Attempt| async move {
         assert_eq!(attempt.number, 1);
-        Err::<Vec<u8>, Box<dyn std::error::Error>>("no disk space".into())
+        Err::<String, Box<dyn std::error::Error>>("no disk space".into())
     };
     assert_eq!(
         once.call(work).await.unwrap_err().to_string(),
@@ -135,12 +135,31 @@ async fn work_that_fails_too_often_is_given_up_with_its_reason() {
 }
 
 #[tokio::test]
+async fn call_whose_work_fails_goes_on_until_its_attempts_are_over() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let once = |key: &str| client.once(key).max_attempts(3).until_done();
+    let work = async |attempt: Attempt, good| -> Result<u64, Box<dyn std::error::Error>> {
+        let is_good = attempt.number == good;
+        is_good.then_some(good).ok_or("no disk".into())
+    };
+    assert_eq!(once("a").call(|it| work(it, 3)).await.unwrap(), 3);
+    let given_up = once("b").call(|it| work(it, 4)).await.unwrap_err();
+    let given_up = given_up.downcast::<Error>().unwrap();
+    assert!(matches!(*given_up, Error::WorkFailed { attempts: 3, .. }));
+    let cause = std::error::Error::source(&*given_up).unwrap();
+    assert_eq!(cause.to_string(), "no disk");
+    assert_eq!(once("a").call(|it| work(it, 4)).await.unwrap(), 3);
+    assert_done(&once("a").result().await.unwrap(), b"3");
+}
+
+#[tokio::test]
 async fn work_is_stopped_when_its_run_is_revoked() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
     let once = client.once("invoice").lease(3 * SECOND);
     let revoke = |fence: u64| server.ask(format!("DONCE.REVOKE invoice {fence}"));
-    let work = |attempt: dsync_client::aio::Attempt| {
+    let work = |attempt: Attempt| {
         assert_eq!(revoke(attempt.fence), 1);
         std::future::pending::<Result<Vec<u8>, Error>>()
     };

@@ -98,7 +98,7 @@ async fn server_that_is_away_is_given_up_when_patience_ends() {
     let mut server = Server::start();
     let client = Client::open(server.url())
         .unwrap()
-        .with_patience(Duration::from_millis(300));
+        .with_retry_for(Duration::from_millis(300));
     client.ping().await.unwrap();
     server.kill9();
     let error = client.lock("jobs").acquire().await.unwrap_err();

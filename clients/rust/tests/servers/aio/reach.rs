@@ -44,7 +44,7 @@ async fn try_is_short_whatever_the_server_does() {
         assert_short_try(&direct, "jobs", &port).await;
         assert_short_try(&open(server.url()), "jobs", &port).await;
         let patient = open(server.url()).with_response_timeout(LONG);
-        assert_short_try(&patient.with_patience(LONG), "jobs", &port).await;
+        assert_short_try(&patient.with_retry_for(LONG), "jobs", &port).await;
         server.cont();
         server.kill9();
         assert_short_try(&direct, "jobs", &port).await;

@@ -2,13 +2,15 @@
 
 pub mod acl;
 mod sentinel;
+mod tls;
 
 use std::time::Duration;
 
 use dsync_client::Outcome;
 use dsync_testkit::{Cluster, ClusterBuilder};
 pub use dsync_testkit::{Proxy, Server};
-pub use sentinel::Sentinel;
+pub use sentinel::{Sentinel, primary_of, refusing_sentinel};
+pub use tls::Certificates;
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
@@ -46,6 +48,18 @@ fn cluster_builder() -> ClusterBuilder {
     // A node that stands still takes only its own slots along.
     let builder = Cluster::builder().config("cluster-require-full-coverage", "no");
     builder.node_timeout_ms(3000)
+}
+
+/// Waits until a server has taken so many more connections. It is asked over one that it has, and so may refuse others.
+pub fn wait_for_connections(admin: &mut dsync_testkit::Client, more: u64) {
+    let mut taken = || -> u64 {
+        let stats = admin.ask("INFO stats");
+        let mut lines = stats.as_str().lines();
+        let count = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+        count.and_then(|it| it.parse().ok()).expect("a number")
+    };
+    let wanted = taken() + more;
+    eventually("the server is connected to", || taken() >= wanted);
 }
 
 /// A server that has every write on the disk before it answers.

@@ -1,7 +1,5 @@
 //! A primary with a replica, and a Sentinel that watches them.
 
-use dsync_client::redis::RedisResult;
-use dsync_client::redis::sentinel::{SentinelClient, SentinelServerType};
 use dsync_testkit::{Sentinels, Server};
 
 use super::eventually;
@@ -28,8 +26,9 @@ impl Sentinel {
         }
     }
 
-    pub fn client(&self) -> SentinelClient {
-        client(vec![self.sentinels.nth(0).url()], self.sentinels.master()).expect("an address")
+    /// A connection to Sentinel.
+    pub fn connect(&self) -> dsync_testkit::Client {
+        self.sentinels.nth(0).connect()
     }
 
     /// The primary, as Sentinel names it at each connection.
@@ -39,10 +38,8 @@ impl Sentinel {
 
     /// The primary, where others are asked before Sentinel.
     pub fn primary_behind(&self, others: impl IntoIterator<Item = String>) -> dsync_client::Server {
-        let mut urls: Vec<String> = others.into_iter().collect();
-        urls.push(self.sentinels.nth(0).url());
-        let name = self.sentinels.master();
-        dsync_client::Server::sentinel(move || client(urls.clone(), name))
+        let own = self.sentinels.nth(0).url();
+        primary_of(others.into_iter().chain([own]))
     }
 
     /// Makes the replica the primary while both live: the old primary answers READONLY and UNBLOCKED from then on.
@@ -60,7 +57,14 @@ impl Sentinel {
     }
 }
 
-fn client(sentinels: Vec<String>, name: &str) -> RedisResult<SentinelClient> {
-    let primary = SentinelServerType::Master;
-    SentinelClient::build(sentinels, name.to_owned(), None, primary)
+/// A Sentinel that wants a password.
+pub fn refusing_sentinel() -> Server {
+    let sentinel = Server::builder().sentinel().start();
+    sentinel.ask("ACL SETUSER default resetpass >secret");
+    sentinel
+}
+
+/// The primary, as these Sentinels name it.
+pub fn primary_of(sentinels: impl IntoIterator<Item = String>) -> dsync_client::Server {
+    dsync_client::Server::sentinel(sentinels, "locks", "redis://primary").expect("addresses")
 }

@@ -1,5 +1,6 @@
 //! What locks, semaphores, groups and work-once are for.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
@@ -112,7 +113,7 @@ fn work_is_done_once_and_everybody_gets_the_result() {
     assert!(matches!(once.try_begin(), Err(Error::NotAcquired { .. })));
     let waiting = {
         let once = once.clone();
-        thread::spawn(move || once.call(|_| -> Result<&str, Error> { panic!("a second run") }))
+        thread::spawn(move || once.call_bytes(|_| -> Result<_, Error> { panic!("a second run") }))
     };
     server.wait_for_waiters(1);
     run.done(Some(b"in-7")).unwrap();
@@ -129,7 +130,7 @@ fn work_that_fails_too_often_is_given_up_with_its_reason() {
     let once = client.once("invoice").max_attempts(2);
     let error = once.call(|run| {
         assert_eq!(run.attempt(), 1);
-        Err::<Vec<u8>, Box<dyn std::error::Error>>("no disk space".into())
+        Err::<String, Box<dyn std::error::Error>>("no disk space".into())
     });
     assert_eq!(error.unwrap_err().to_string(), "no disk space");
     // Handed back: not counted.
@@ -145,6 +146,97 @@ fn work_that_fails_too_often_is_given_up_with_its_reason() {
     };
     assert_eq!(attempts, 2);
     assert!(reason.starts_with("no paper ") && reason.len() <= 1_000);
+}
+
+#[test]
+fn call_whose_work_fails_goes_on_until_its_attempts_are_over() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let once = |key: &str| client.once(key).max_attempts(3).until_done();
+    let done = once("a").call(|run| match run.attempt() {
+        3 => Ok::<_, Box<dyn std::error::Error>>(7),
+        _ => Err("no disk".into()),
+    });
+    assert_eq!(done.unwrap(), 7);
+    let given_up = once("b").call(|run| -> Result<u8, Box<dyn std::error::Error>> {
+        Err(format!("no disk {}", run.attempt()).into())
+    });
+    let given_up = given_up.unwrap_err().downcast::<Error>().unwrap();
+    assert!(
+        matches!(*given_up, Error::WorkFailed { attempts: 3, .. }),
+        "{given_up}"
+    );
+    let cause = std::error::Error::source(&*given_up).unwrap();
+    assert_eq!(cause.to_string(), "no disk 3");
+}
+
+#[test]
+fn result_is_stored_as_json_and_read_by_its_type() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let made = client
+        .once("a")
+        .call(|_| Ok::<_, Error>(vec![Some("hé".to_owned()), None]));
+    assert_eq!(made.unwrap(), [Some("hé".to_owned()), None]);
+    assert_done(
+        &client.once("a").result().unwrap(),
+        "[\"hé\",null]".as_bytes(),
+    );
+    let read: Vec<Option<String>> = client.once("a").call(|_| Err(unexpected())).unwrap();
+    assert_eq!(read.len(), 2);
+    // Another program has stored a text that is no JSON.
+    begun(client.once("b").begin().unwrap())
+        .done(Some(b"ch_7"))
+        .unwrap();
+    let text: String = client.once("b").call(|_| Err(unexpected())).unwrap();
+    assert_eq!(text, "ch_7");
+    for key in ["a", "b"] {
+        let read = client.once(key).call(|_| Err::<u64, _>(unexpected()));
+        let error = read.unwrap_err();
+        let Error::UnusableResult {
+            text: Some(text), ..
+        } = &error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!(text, if key == "a" { "[\"hé\",null]" } else { "ch_7" });
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+    }
+    begun(client.once("c").begin().unwrap()).done(None).unwrap();
+    assert_eq!(
+        client
+            .once("c")
+            .call(|_| Err::<Option<u8>, _>(unexpected()))
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        client.once("c").call_bytes(|_| Err(unexpected())).unwrap(),
+        b""
+    );
+}
+
+fn unexpected() -> Error {
+    Error::Cancelled {
+        key: "the work is done already".to_owned(),
+    }
+}
+
+#[test]
+fn result_that_json_does_not_have_fails_the_attempt() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let once = client.once("a").max_attempts(1);
+    let made = once.call(|_| Ok::<_, Error>(BTreeMap::from([((1, 2), 3)])));
+    let error = made.unwrap_err();
+    assert!(
+        matches!(error, Error::UnusableResult { text: None, .. }),
+        "{error}"
+    );
+    let Err(Error::WorkFailed { reason, .. }) = once.begin() else {
+        panic!("the attempt has not failed");
+    };
+    assert!(reason.starts_with("the result was refused: "), "{reason}");
 }
 
 #[test]
@@ -164,7 +256,7 @@ fn failed_work_waits_for_its_delay() {
 fn result_that_is_kept_forever_has_no_end() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
-    let once = client.once("charge").keep_forever();
+    let once = client.once("charge").forever();
     begun(once.begin().unwrap()).done(None).unwrap();
     assert!(matches!(
         once.result().unwrap(),
@@ -181,7 +273,7 @@ fn worker_without_the_right_to_look_is_only_not_told_who_holds() {
                   +dlock.acquire +dlock.release +dlock.renew";
     server.ask(worker);
     let url = format!("redis://worker:secret@127.0.0.1:{}", server.port());
-    let client = Client::open(url).unwrap().with_patience(Duration::ZERO);
+    let client = Client::open(url).unwrap().with_retry_for(Duration::ZERO);
     client.ping().unwrap();
     let lock = client.lock("jobs:1");
     let hold = lock.acquire().unwrap();

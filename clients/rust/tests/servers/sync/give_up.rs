@@ -64,7 +64,7 @@ fn cancel_ends_a_wait_for_a_server_that_is_away() {
     let mut server = Server::start();
     let client = Client::open(server.url())
         .unwrap()
-        .with_patience(3600 * SECOND);
+        .with_retry_for(3600 * SECOND);
     let lock = client.lock("jobs");
     let hold = lock.acquire().unwrap();
     let cancel = Cancel::new();
@@ -87,7 +87,7 @@ fn server_that_is_away_is_given_up_when_patience_ends() {
     let mut server = Server::start();
     let client = Client::open(server.url())
         .unwrap()
-        .with_patience(Duration::from_millis(300));
+        .with_retry_for(Duration::from_millis(300));
     client.ping().unwrap();
     server.kill9();
     let error = client.lock("jobs").acquire().unwrap_err();

@@ -40,7 +40,7 @@ fn try_is_short_whatever_the_server_does() {
     assert_short_try(&direct, "jobs", &port);
     assert_short_try(&Client::open(server.url()).unwrap(), "jobs", &port);
     let patient = Client::open(server.url()).unwrap();
-    let patient = patient.with_response_timeout(LONG).with_patience(LONG);
+    let patient = patient.with_response_timeout(LONG).with_retry_for(LONG);
     assert_short_try(&patient, "jobs", &port);
     server.cont();
     server.kill9();

@@ -3,14 +3,17 @@
 use std::io::Read;
 use std::net::TcpListener;
 use std::thread;
+use std::time::Duration;
 
-use dsync_client::{Client, Server};
+use dsync_client::{Client, Error};
 
-use crate::support::{LONG, SECOND, Sentinel};
+use crate::support::{
+    LONG, SECOND, Sentinel, Server, primary_of, refusing_sentinel, wait_for_connections,
+};
 
 fn hold_and_waiter_outlive(failover: impl FnOnce(&mut Sentinel)) {
     let mut sentinel = Sentinel::start();
-    let client = Client::new(Server::from(sentinel.client()));
+    let client = Client::new(sentinel.primary());
     let lock = client.lock("jobs").lease(30 * SECOND);
     let hold = lock.acquire().unwrap();
     let waiting = {
@@ -60,4 +63,59 @@ fn sentinel_that_takes_connections_and_never_answers_is_given_up() {
     let (mut asked, _) = silent.accept().unwrap();
     asked.set_read_timeout(Some(LONG)).unwrap();
     asked.read_to_end(&mut Vec::new()).unwrap();
+}
+
+fn refusing<const N: usize>() -> [Server; N] {
+    std::array::from_fn(|_| refusing_sentinel())
+}
+
+fn says_that_a_sentinel_refuses(error: &Error, sentinel: &Server) {
+    let said = format!("the Sentinel at 127.0.0.1:{}: ", sentinel.port());
+    let shown = error.to_string();
+    assert!(shown.contains(&said) && shown.contains("NOAUTH"), "{shown}");
+}
+
+#[test]
+fn sentinel_that_refuses_is_passed_over() {
+    let (sentinel, [other]) = (Sentinel::start(), refusing());
+    let client = Client::new(sentinel.primary_behind([other.url()]));
+    let hold = client.lock("jobs").acquire_for(LONG).unwrap();
+    hold.release().unwrap();
+}
+
+#[test]
+fn refusal_of_all_sentinels_is_final() {
+    let sentinels: [Server; 2] = refusing();
+    let client = Client::new(primary_of(sentinels.each_ref().map(Server::url)));
+    let error = client.lock("jobs").acquire().unwrap_err();
+    says_that_a_sentinel_refuses(&error, &sentinels[0]);
+    assert!(matches!(&error, Error::Redis(it) if it.code() == Some("NOAUTH")));
+    assert!(!error.is_unreachable());
+}
+
+#[test]
+fn refusal_passes_while_other_sentinels_are_not_reached() {
+    let [sentinel] = refusing();
+    let client = Client::new(primary_of([
+        sentinel.url(),
+        "redis://127.0.0.1:1".to_owned(),
+    ]));
+    let client = client.with_retry_for(Duration::from_millis(300));
+    let error = client.lock("jobs").acquire().unwrap_err();
+    says_that_a_sentinel_refuses(&error, &sentinel);
+    assert!(error.is_unreachable());
+}
+
+#[test]
+fn end_of_a_hold_outlives_the_refusals_of_all_sentinels() {
+    let sentinel = Sentinel::start();
+    let client = Client::new(sentinel.primary());
+    let hold = client.lock("jobs").acquire_for(LONG).unwrap();
+    let mut admin = sentinel.connect();
+    admin.ask("ACL SETUSER default resetpass >secret");
+    sentinel.first.ask("CLIENT KILL TYPE normal");
+    let released = thread::spawn(move || hold.release());
+    wait_for_connections(&mut admin, 2);
+    admin.ask("ACL SETUSER default nopass");
+    released.join().unwrap().unwrap();
 }

@@ -1,34 +1,8 @@
-//! The settings of a client, and the times that all of its requests share.
+//! How hard a client tries to get an answer, and how long a request waits.
 
 use std::time::{Duration, Instant};
 
-/// How long a try lasts at most, whatever the server does.
-pub(crate) const TRY: Duration = Duration::from_secs(2);
-
-/// How long to wait for an answer that the caller can do without: who holds, or that a request is withdrawn.
-const COURTESY: Duration = Duration::from_secs(1);
-
-/// The same after a try, of whose time it is a part.
-const COURTESY_OF_TRY: Duration = Duration::from_millis(500);
-
-/// How long one BLOCK lasts. A connection that died without a word is noticed after this and the time for an answer, while
-/// a server that took over still keeps the place.
-pub(crate) const BLOCK: Duration = Duration::from_secs(2);
-
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub(crate) response_timeout: Duration,
-    pub(crate) patience: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            response_timeout: Duration::from_secs(2),
-            patience: Duration::from_secs(30),
-        }
-    }
-}
+use crate::times::{ANSWER_WITHIN, RETRY_FOR, TRY_WITHIN, WITHDRAW_TRY_WITHIN, WITHDRAW_WITHIN};
 
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +22,8 @@ impl WaitLimit {
     /// When to give up a server that cannot be reached: when the time is up, but not before a try would.
     pub(crate) fn give_up_at(self, start: Instant) -> Option<Instant> {
         match self {
-            WaitLimit::Try => Some(start + TRY - COURTESY_OF_TRY),
-            WaitLimit::Until(end) => Some(end.max(start + TRY)),
+            WaitLimit::Try => Some(start + TRY_WITHIN - WITHDRAW_TRY_WITHIN),
+            WaitLimit::Until(end) => Some(end.max(start + TRY_WITHIN)),
             WaitLimit::Unlimited => None,
         }
     }
@@ -69,44 +43,46 @@ impl WaitLimit {
 
 /// How hard to try to get an answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
+pub struct Effort {
     /// How long to wait for a connection, and for the reply beyond what the server may wait.
     pub(crate) response: Duration,
     /// How long to repeat a command from its first failure on.
-    pub(crate) patience: Duration,
+    pub(crate) retry_for: Duration,
     /// When to give up in any case.
     pub(crate) give_up_at: Option<Instant>,
 }
 
-impl Settings {
-    /// For a command that the caller needs an answer to.
-    pub(crate) fn effort(&self) -> Effort {
+impl Default for Effort {
+    fn default() -> Effort {
         Effort {
-            response: self.response_timeout,
-            patience: self.patience,
+            response: ANSWER_WITHIN,
+            retry_for: RETRY_FOR,
             give_up_at: None,
-        }
-    }
-
-    /// For one attempt.
-    pub(crate) fn attempt(&self) -> Effort {
-        self.effort().with_patience(Duration::ZERO)
-    }
-
-    /// For one attempt at what the caller can do without, connecting included.
-    pub(crate) fn courtesy(&self, is_try: bool) -> Effort {
-        let longest = if is_try { COURTESY_OF_TRY } else { COURTESY };
-        Effort {
-            response: self.response_timeout.min(longest),
-            give_up_at: Some(Instant::now() + longest),
-            ..self.attempt()
         }
     }
 }
 
 impl Effort {
-    pub(crate) fn with_patience(self, patience: Duration) -> Effort {
-        Effort { patience, ..self }
+    /// For one attempt.
+    pub(crate) fn once(self) -> Effort {
+        self.with_retry_for(Duration::ZERO)
+    }
+
+    /// For one attempt at what the caller can do without, as a withdrawal, connecting included.
+    pub(crate) fn withdrawal(self, is_try: bool) -> Effort {
+        let longest = match is_try {
+            true => WITHDRAW_TRY_WITHIN,
+            false => WITHDRAW_WITHIN,
+        };
+        Effort {
+            response: self.response.min(longest),
+            give_up_at: Some(Instant::now() + longest),
+            ..self.once()
+        }
+    }
+
+    pub(crate) fn with_retry_for(self, retry_for: Duration) -> Effort {
+        Effort { retry_for, ..self }
     }
 
     /// How long to wait for a reply now.
@@ -137,6 +113,6 @@ impl Effort {
     /// Whether another attempt, after a pause, would be too late.
     pub(crate) fn is_over(&self, first_failure: Instant, pause: Duration) -> bool {
         let is_late = |end| Instant::now() + pause >= end;
-        first_failure.elapsed() + pause > self.patience || self.give_up_at.is_some_and(is_late)
+        first_failure.elapsed() + pause > self.retry_for || self.give_up_at.is_some_and(is_late)
     }
 }
