@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::hold::Run;
@@ -55,7 +54,11 @@ pub(crate) struct Bytes;
 
 impl<T: Serialize + DeserializeOwned> Form<T> for Json {
     fn store(&self, key: &str, result: &T) -> Result<Vec<u8>> {
-        serde_json::to_vec(result).map_err(|cause| unusable(key, None, cause))
+        serde_json::to_vec(result).map_err(|cause| Error::UnusableResult {
+            key: key.to_owned(),
+            text: None,
+            cause,
+        })
     }
 
     /// Work that was done without a result has null. What is no JSON, another program has stored as text.
@@ -64,9 +67,13 @@ impl<T: Serialize + DeserializeOwned> Form<T> for Json {
         serde_json::from_slice(&stored).or_else(|cause| {
             let text = String::from_utf8_lossy(&stored).into_owned();
             let is_json = serde_json::from_slice::<IgnoredAny>(&stored).is_ok();
-            let of_text = Some(Value::from(text.as_str())).filter(|_| !is_json);
-            let of_text = of_text.and_then(|it| serde_json::from_value(it).ok());
-            of_text.ok_or_else(|| unusable(key, Some(text), cause))
+            let of_text = || serde_json::from_value(text.as_str().into()).ok();
+            let of_text = if is_json { None } else { of_text() };
+            of_text.ok_or_else(|| Error::UnusableResult {
+                key: key.to_owned(),
+                text: Some(text),
+                cause,
+            })
         })
     }
 }
@@ -79,9 +86,4 @@ impl Form<Vec<u8>> for Bytes {
     fn read(&self, _: &str, stored: Option<Vec<u8>>) -> Result<Vec<u8>> {
         Ok(stored.unwrap_or_default())
     }
-}
-
-fn unusable(key: &str, text: Option<String>, cause: serde_json::Error) -> Error {
-    let key = key.to_owned();
-    Error::UnusableResult { key, text, cause }
 }

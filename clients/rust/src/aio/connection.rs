@@ -166,12 +166,8 @@ impl Connections {
         effort: Effort,
         told: Option<MessageSender>,
     ) -> RedisResult<Connection> {
-        within(effort.connect_limit(), self.connect_with(effort, told)).await
-    }
-
-    /// Connects. What redis-rs does for a cluster step by step has a limit for each step, but none in all.
-    fn connect_with(&self, effort: Effort, told: Option<MessageSender>) -> Boxed<'_, Connection> {
-        Box::pin(async move {
+        // What redis-rs does for a cluster step by step has a limit for each step, but none in all.
+        let connecting: Boxed<'_, Connection> = Box::pin(async move {
             #[cfg(feature = "cluster-async")]
             if let Kind::Cluster(client) = &self.server.kind {
                 let mut config = redis::cluster::ClusterConfig::new()
@@ -193,7 +189,8 @@ impl Connections {
             }
             let connection = client.get_multiplexed_async_connection_with_config(&config);
             Ok(Connection::Single(connection.await?))
-        })
+        });
+        within(effort.connect_limit(), connecting).await
     }
 
     async fn primary(&self) -> RedisResult<Client> {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::aio::{Client, Run};
 use crate::error::{Error, Loss};
 use crate::hold::Hold;
-use crate::once::{Bytes, Form, Json};
+use crate::once::{Bytes, Json};
 use crate::options::Once;
 use crate::uses::call;
 
@@ -50,45 +50,36 @@ impl Once<Client> {
     ///
     /// Returns [`Error::UnusableResult`] where JSON has no such result, or what is stored is none of this type. What is no
     /// JSON, which another program has stored, is read as a text.
-    pub async fn call<T, E, F>(&self, work: impl FnMut(Attempt) -> F) -> Result<T, E>
+    pub async fn call<T, E, F>(&self, mut work: impl FnMut(Attempt) -> F) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,
         E: From<Error> + Display,
         F: Future<Output = Result<T, E>>,
     {
-        self.call_as(Json, work).await
+        let attempt = |run| {
+            let work = work(Attempt::of(&run));
+            attempt(run, work)
+        };
+        call(self, Json, attempt).await
     }
 
     /// The same as [`call`](Self::call), with a result that is stored as it is.
-    pub async fn call_bytes<E, F>(&self, work: impl FnMut(Attempt) -> F) -> Result<Vec<u8>, E>
+    pub async fn call_bytes<E, F>(&self, mut work: impl FnMut(Attempt) -> F) -> Result<Vec<u8>, E>
     where
         E: From<Error> + Display,
         F: Future<Output = Result<Vec<u8>, E>>,
     {
-        self.call_as(Bytes, work).await
-    }
-
-    async fn call_as<T, E, F>(
-        &self,
-        form: impl Form<T>,
-        mut work: impl FnMut(Attempt) -> F,
-    ) -> Result<T, E>
-    where
-        E: From<Error> + Display,
-        F: Future<Output = Result<T, E>>,
-    {
-        let attempt = |run: Run| {
-            let work = work(Attempt {
-                number: run.attempt(),
-                fence: run.fence(),
-            });
-            async move {
-                let outcome = run.run(work).await;
-                (run, outcome)
-            }
+        let attempt = |run| {
+            let work = work(Attempt::of(&run));
+            attempt(run, work)
         };
-        call(self, form, attempt).await
+        call(self, Bytes, attempt).await
     }
+}
+
+async fn attempt<F: Future>(run: Run, work: F) -> (Run, crate::Result<F::Output>) {
+    let outcome = run.run(work).await;
+    (run, outcome)
 }
 
 /// What [`Once::call`] tells the work.
@@ -99,4 +90,13 @@ pub struct Attempt {
     pub number: u64,
     /// The fence of the run.
     pub fence: u64,
+}
+
+impl Attempt {
+    fn of(run: &Run) -> Attempt {
+        Attempt {
+            number: run.attempt(),
+            fence: run.fence(),
+        }
+    }
 }

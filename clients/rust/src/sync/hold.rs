@@ -1,7 +1,7 @@
 //! What only threads can do with a hold and with work.
 
 use std::fmt::Display;
-use std::future::ready;
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, Run};
-use crate::once::{Bytes, Form, Json};
+use crate::once::{Bytes, Json};
 use crate::options::Once;
 use crate::signal::now;
 use crate::sync::Client;
@@ -49,34 +49,27 @@ impl Once<Client> {
     ///
     /// Returns [`Error::UnusableResult`] where JSON has no such result, or what is stored is none of this type. What is no
     /// JSON, which another program has stored, is read as a text.
-    pub fn call<T, E>(&self, work: impl FnMut(&Run) -> Result<T, E>) -> Result<T, E>
+    pub fn call<T, E>(&self, mut work: impl FnMut(&Run) -> Result<T, E>) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,
         E: From<Error> + Display,
     {
-        self.call_as(Json, work)
+        now(call(self, Json, |run| attempt(&mut work, run)))
     }
 
     /// The same as [`call`](Self::call), with a result that is stored as it is.
-    pub fn call_bytes<E>(&self, work: impl FnMut(&Run) -> Result<Vec<u8>, E>) -> Result<Vec<u8>, E>
-    where
-        E: From<Error> + Display,
-    {
-        self.call_as(Bytes, work)
-    }
-
-    fn call_as<T, E>(
+    pub fn call_bytes<E>(
         &self,
-        form: impl Form<T>,
-        mut work: impl FnMut(&Run) -> Result<T, E>,
-    ) -> Result<T, E>
+        mut work: impl FnMut(&Run) -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E>
     where
         E: From<Error> + Display,
     {
-        let attempt = |run: Run| {
-            let outcome = Ok(work(&run));
-            ready((run, outcome))
-        };
-        now(call(self, form, attempt))
+        now(call(self, Bytes, |run| attempt(&mut work, run)))
     }
+}
+
+fn attempt<O>(work: &mut impl FnMut(&Run) -> O, run: Run) -> Ready<(Run, Result<O, Error>)> {
+    let outcome = Ok(work(&run));
+    ready((run, outcome))
 }
