@@ -14,7 +14,11 @@ pub(crate) enum WaitLimit {
 }
 
 impl WaitLimit {
+    /// A wait of no time is a try.
     pub(crate) fn at_most(time: Duration) -> WaitLimit {
+        if time.is_zero() {
+            return WaitLimit::Try;
+        }
         let end = Instant::now().checked_add(time);
         end.map_or(WaitLimit::Unlimited, WaitLimit::Until)
     }

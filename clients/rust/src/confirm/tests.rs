@@ -48,3 +48,15 @@ fn requests_together_have_one_wait_for_the_highest_number() {
          *4\r\n$7\r\nWAITAOF\r\n$1\r\n1\r\n$1\r\n0\r\n$3\r\n400\r\n"
     );
 }
+
+/// DONE is then not turned into FAIL: it was no DONE that the server refused.
+#[test]
+fn refusal_of_a_greeting_is_none_of_the_command() {
+    let refusal = || redis::make_extension_error("WRONGPASS".to_owned(), None);
+    let is_refusal = |failure: Failure| {
+        let done = Command::of_server("DONCE.DONE");
+        failure.of(&done, String::new()).is_refusal()
+    };
+    assert!(is_refusal(Failure::Redis(refusal())));
+    assert!(!is_refusal(Failure::NotSent(refusal())));
+}

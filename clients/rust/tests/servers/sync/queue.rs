@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
-use dsync_client::{Client, Progress};
+use dsync_client::{Client, Error, Progress};
 
 use crate::support::{LONG, SECOND, Server, eventually};
 
@@ -132,4 +133,15 @@ fn wait_goes_on_after_an_operator_has_unblocked_its_client() {
     });
     hold.release().unwrap();
     waiting.join().unwrap().unwrap().release().unwrap();
+}
+
+#[test]
+fn wait_of_no_time_is_a_try_and_takes_no_place() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client.lock("jobs").acquire().unwrap();
+    let lock = client.lock("jobs").on_progress(|_| panic!("it waits"));
+    let error = lock.acquire_for(Duration::ZERO).unwrap_err();
+    assert!(matches!(error, Error::NotAcquired { .. }), "{error}");
+    hold.release().unwrap();
 }
