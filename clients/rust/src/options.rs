@@ -98,14 +98,9 @@ impl Options {
             bounds::name("the length of lane", lane)?;
             words.extend(["LANE".to_owned(), lane.clone()]);
         }
-        let (limit, is_in) = (self.lane_limit, self.lane.is_some());
-        let bound = "given with a lane only";
-        bounds::check(
-            "lane_limit",
-            &limit.unwrap_or_default(),
-            is_in || limit.is_none(),
-            bound,
-        )?;
+        if let (Some(limit), None) = (self.lane_limit, &self.lane) {
+            bounds::check("lane_limit", &limit, false, "given with a lane only")?;
+        }
         if let Some(time) = self.min_hold {
             bounds::time("min_hold", time, bounds::LEASE)?;
             // Rounded up: a place rests no shorter than it was asked for.

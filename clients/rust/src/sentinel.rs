@@ -83,7 +83,7 @@ impl Found {
     {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
-        let (mut of_primary, mut refused, mut untold) = (None, Vec::new(), None);
+        let (mut of_primary, mut untold) = (None, Vec::new());
         for sentinel in &self.sentinels {
             let named = ask(sentinel.clone(), question.clone()).await;
             match named.and_then(|reply| self.named(&reply)) {
@@ -93,23 +93,19 @@ impl Found {
                     // What it refuses is told where the connection is made.
                     _ => return Ok(primary),
                 },
-                Err(error) if passes(&error) => untold = Some((sentinel, error)),
-                Err(error) => refused.push((sentinel, error)),
+                Err(error) => untold.push((sentinel, error)),
             }
         }
-        let is_final = refused.len() == self.sentinels.len();
-        let of_sentinel = refused.into_iter().next().or(untold);
-        let of_sentinel = of_sentinel.map(|(sentinel, error)| {
-            let sentinel = sentinel.get_connection_info().addr().to_string();
-            RedisError::from(io::Error::other(Untold {
-                sentinel,
+        let is_final = !untold.iter().any(|(_, error)| passes(error));
+        let of_sentinel = untold.into_iter().min_by_key(|(_, error)| passes(error));
+        Err(match (of_primary, of_sentinel) {
+            (None, Some((sentinel, error))) => RedisError::from(io::Error::other(Untold {
+                sentinel: sentinel.get_connection_info().addr().to_string(),
                 error,
                 is_final,
-            }))
-        });
-        Err(of_primary
-            .or(of_sentinel)
-            .unwrap_or_else(|| unknown("nobody")))
+            })),
+            (of_primary, _) => of_primary.unwrap_or_else(|| unknown("nobody")),
+        })
     }
 
     /// Returns a client of the server that a Sentinel names.
@@ -133,23 +129,17 @@ fn is_replica(role: &Value) -> bool {
 
 fn unknown(named: &str) -> RedisError {
     let kind = ErrorKind::MasterNameNotFoundBySentinel;
-    RedisError::from((
-        kind,
-        "Sentinel names no primary",
-        format!("it names {named}"),
-    ))
+    let what = "Sentinel names no primary";
+    RedisError::from((kind, what, format!("it names {named}")))
 }
 
 impl Untold {
     /// Returns the Sentinel's error, or one that passes and says the same while others were not reached.
     pub(crate) fn error(&self, passing: &RedisError) -> RedisError {
-        let own = &self.error;
-        let told = if self.is_final || passes(own) {
-            own
-        } else {
-            passing
-        };
-        told.clone()
+        match self.is_final || passes(&self.error) {
+            true => self.error.clone(),
+            false => passing.clone(),
+        }
     }
 }
 

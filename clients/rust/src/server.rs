@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redis::{IntoConnectionInfo, RedisError, RedisResult, Value};
+use redis::{ErrorKind, IntoConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::error::Result;
 use crate::passing::passes;
@@ -85,6 +85,10 @@ impl Server {
     ) -> Result<Server> {
         let clients = sentinels.into_iter().map(redis::Client::open);
         let clients: Vec<_> = clients.collect::<RedisResult<_>>()?;
+        if clients.is_empty() {
+            let none = (ErrorKind::EmptySentinelList, "no Sentinel is given");
+            return Err(RedisError::from(none).into());
+        }
         let found = Found::new(clients, master.into(), primary.into_connection_info()?);
         let kind = Kind::Sentinel(Arc::new(found));
         Ok(Server::new(kind, "the primary that Sentinel names"))

@@ -76,6 +76,11 @@ fn says_that_a_sentinel_refuses(error: &Error, sentinel: &Server) {
 }
 
 #[test]
+fn no_sentinel_is_an_error() {
+    assert!(dsync_client::Server::sentinel([""; 0], "locks", "redis://primary").is_err());
+}
+
+#[test]
 fn sentinel_that_refuses_is_passed_over() {
     let (sentinel, [other]) = (Sentinel::start(), refusing());
     let client = Client::new(sentinel.primary_behind([other.url()]));
