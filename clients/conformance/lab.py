@@ -5,13 +5,20 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable, Optional
 
-from servers import Cluster, Proxy, Server, eventually, promote, replica_of
+from servers import SOON, Cluster, Proxy, Server, eventually, promote, replica_of, until_in_sync
 
 from driver import Driver
 
+#: What a driver is told to connect to, where that is not the mode of its row.
+CONNECTS: dict[str, str] = {"pair": "one", "three": "one", "three behind sentinel": "sentinel"}
+
 
 class Lab:
-    """Servers of one mode (`one`, `pair`: with a replica, `sentinel`, `cluster`), and the driver."""
+    """Servers of one mode, and the driver.
+
+    The modes are `one`, `pair`: with a replica, `three`: with two replicas, `sentinel`: a pair behind a Sentinel,
+    `three behind sentinel`, and `cluster`.
+    """
 
     def __init__(self, command: list[str], mode: str) -> None:
         self._command = command
@@ -26,7 +33,7 @@ class Lab:
 
     def __enter__(self) -> Lab:
         try:
-            self.driver = self.another("one" if self.mode == "pair" else self.mode, self._start())
+            self.driver = self.another(CONNECTS.get(self.mode, self.mode), self._start())
         except BaseException:
             self.__exit__()
             raise
@@ -44,7 +51,10 @@ class Lab:
         self._aside.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> list[int]:
-        """Starts the servers: `server`, which has the key, `standby`, which takes over. Returns the ports to know."""
+        """Starts the servers, and returns the ports to know.
+
+        `server` has the key, `standby` takes over, and of three `sibling` is the other replica.
+        """
         if self.mode == "cluster":
             self._cluster = Cluster()
             self.server, self.elsewhere = self.cluster.nodes[:2]
@@ -57,13 +67,18 @@ class Lab:
             return [self.server.port]
         self.standby = replica_of(self.server)
         self._servers.append(self.standby)
-        if self.mode == "pair":
+        if self.mode.startswith("three"):
+            # A Sentinel promotes the standby.
+            self.sibling = replica_of(self.server, "--replica-priority", "200")
+            self._servers.append(self.sibling)
+        #: How many there are.
+        self.replicas = len(self._servers) - 1
+        if CONNECTS.get(self.mode) == "one":
             return [self.server.port]
-        self._sentinel = Server(sentinel_of=self.server.port)
-        self._servers.append(self._sentinel)
-        sentinel = self._sentinel.client()
-        eventually(lambda: sentinel.sentinel_master("locks")["num-slaves"] == 1, "a sentinel that knows the replica")
-        return [self._sentinel.port]
+        self.sentinel = Server(sentinel_of=self.server.port)
+        self._servers.append(self.sentinel)
+        self.until_told("num-slaves", self.replicas)
+        return [self.sentinel.port]
 
     @property
     def cluster(self) -> Cluster:
@@ -88,7 +103,21 @@ class Lab:
         if self.mode == "cluster":
             promote(self.standby, self.standby, "CLUSTER", "FAILOVER")
         else:
-            promote(self.standby, self._sentinel, "SENTINEL", "FAILOVER", "locks")
+            promote(self.standby, self.sentinel, "SENTINEL", "FAILOVER", "locks")
+
+    def switch(self) -> None:
+        """The standby takes over as docs/sentinel.md says: writes are paused until the old primary follows."""
+        self.ask("CLIENT", "PAUSE", int(SOON * 1_000), "WRITE")
+        until_in_sync(self.server)
+        self.fail_over()
+        self.until_told("port", self.standby.port)
+        self.ask("REPLICAOF", "127.0.0.1", self.standby.port)
+        self.ask("CLIENT", "UNPAUSE")
+
+    def until_told(self, field: str, value: int) -> None:
+        """Waits until the Sentinel says this of the primary."""
+        sentinel = self.sentinel.client()
+        eventually(lambda: sentinel.sentinel_master("locks")[field] == value, f"a sentinel that says {field} {value}")
 
     def ask(self, *words: Any, server: Optional[Server] = None) -> Any:
         """Sends a command of the runner's own, to the server that has the key unless another is named."""

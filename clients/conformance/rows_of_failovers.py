@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import threading
 import time
-from typing import Callable
+from typing import Any, Callable
 
-from servers import SOON, until_in_sync, until_primary
+import redis
+from servers import SOON, eventually, until_in_sync, until_primary
 
 from lab import Lab
 from rows import first_holder, hold, is_, is_recorded, record, row, wait_for
@@ -106,3 +110,144 @@ def half_of_a_slot_that_moves_is_used(lab: Lab) -> None:
     for name in ("h", "new"):
         is_(lab.driver.ask("until_lost", ms=2_000, **{"as": name}), "held")
         is_(lab.driver.ask("release", **{"as": name}), "released")
+
+
+class Takings:
+    """The driver takes one lock after the other, each with a new key, and keeps them all."""
+
+    def __init__(self, lab: Lab, replicas: int, lease: int) -> None:
+        self._lab = lab
+        self._words: dict[str, Any] = {"family": "lock", "lease": lease, "wait": 0, "replicas": replicas}
+        #: Of each hold, by its key.
+        self.fences: dict[str, int] = {}
+        #: When its loss was told.
+        self.lost: dict[str, float] = {}
+        self._is_over = threading.Event()
+        self._taking = lab.aside(self._take)
+
+    def _take(self) -> None:
+        for number in itertools.count(1):
+            key = f"{self._words['replicas']} replicas {number}"
+            answer = self._lab.driver.ask("acquire", key=key, **{"as": key}, **self._words)
+            if answer["is"] == "held":
+                self._watch(key)
+                self.fences[key] = answer["fence"]
+            if self._is_over.wait(0.1):
+                return
+
+    def _watch(self, key: str) -> None:
+        def note(answer: Any) -> None:
+            if answer.exception() is None and answer.result()["is"] == "lost":
+                self.lost[key] = time.monotonic()
+
+        self._lab.driver.begin("until_lost", ms=int(SOON * 1_000), **{"as": key}).add_done_callback(note)
+
+    def until(self, count: int) -> None:
+        """Waits for so many holds more."""
+        wanted = len(self.fences) + count
+        eventually(lambda: len(self.fences) >= wanted, f"{count} holds more")
+
+    def end(self) -> None:
+        self._is_over.set()
+        self._taking.result(timeout=SOON)
+
+    def are_outranked_by(self, other_side: OtherSide) -> None:
+        for key, fence in self.fences.items():
+            assert fence < other_side.fences[key], f"{key}: {fence} is not below {other_side.fences[key]}"
+
+
+class OtherSide:
+    """Another client, which tries each key of these takings and one more, `other`, at the standby until it has them."""
+
+    def __init__(self, lab: Lab, *takings: Takings) -> None:
+        self._keys = lambda: ["other", *itertools.chain(*(list(one.fences) for one in takings))]
+        self._standby = lab.standby.client()
+        #: What it was granted, with a moment before that.
+        self.fences: dict[str, int] = {}
+        self.granted: dict[str, float] = {}
+        self._is_over = threading.Event()
+        self._trying = threading.Thread(target=self._try_until_over)
+
+    def __enter__(self) -> OtherSide:
+        self._trying.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._is_over.set()
+        self._trying.join()
+
+    def until_granted(self, *keys: str) -> None:
+        eventually(lambda: self.granted.keys() >= {*keys}, f"{keys} granted by the standby")
+
+    def _try_until_over(self) -> None:
+        while not self._is_over.wait(0.02):
+            # A Sentinel closes the connections of the server that it promotes.
+            with contextlib.suppress(redis.ConnectionError):
+                self._try_each()
+
+    def _try_each(self) -> None:
+        left = [key for key in self._keys() if key not in self.granted]
+        line = self._standby.pipeline(transaction=False)
+        for key in left:
+            line.execute_command("DLOCK.ACQUIRE", key, "TOKEN", "other side", "PX", 60_000)
+        sent = time.monotonic()
+        # As a replica it refuses them.
+        for key, reply in zip(left, line.execute(raise_on_error=False)):
+            if isinstance(reply, list):
+                self.fences[key], self.granted[key] = reply[1], sent
+
+
+@row("three behind sentinel")
+def switch_without_a_pause_spares_what_all_replicas_confirmed(lab: Lab) -> None:
+    """The old primary goes on, and the replica that is not promoted confirms for it until a Sentinel corrects it."""
+    lease = 6_000
+    one, both = Takings(lab, 1, lease), Takings(lab, 2, lease)
+    for takings in (one, both):
+        takings.until(3)
+    lab.ask("DLOCK.ACQUIRE", "other", "TOKEN", "mine", "PX", lease)
+    until_in_sync(lab.server)
+    with OtherSide(lab, one, both) as other_side:
+        lab.fail_over()
+        confirmed_until = {both: time.monotonic()}
+        sibling = lab.sibling.client()
+
+        def is_corrected() -> bool:
+            return bool(sibling.info("replication")["master_port"] == lab.standby.port)
+
+        wanted = len(one.fences) + 3
+        eventually(lambda: len(one.fences) >= wanted or is_corrected(), "three holds more that one replica confirms")
+        for takings in (one, both):
+            takings.end()
+        eventually(is_corrected, "a replica that follows the new primary")
+        confirmed_until[one] = time.monotonic()
+        # By then the new primary has ended each lease that was not renewed there.
+        other_side.until_granted("other")
+        released = {}
+        for key in [*one.fences, *both.fences]:
+            released[key] = time.monotonic()
+            lab.driver.ask("release", **{"as": key})
+        other_side.until_granted(*released)
+    for takings, last in confirmed_until.items():
+        takings.are_outranked_by(other_side)
+        end = last + lease / 1_000
+        late = {key: lost - end for key, lost in takings.lost.items() if end < lost < released[key]}
+        assert not late, f"told so many seconds after the last confirmed lease: {late}"
+    # With one of two it is not so: the old primary grants what the new one grants as well.
+    for key in both.fences:
+        ended = min(released[key], both.lost.get(key, released[key]))
+        assert ended < other_side.granted[key], f"{key} is held by two"
+
+
+@row("three behind sentinel")
+def switch_while_writes_are_paused_spares_what_one_replica_confirmed(lab: Lab) -> None:
+    takings = Takings(lab, 1, lease=20_000)
+    takings.until(3)
+    with OtherSide(lab, takings) as other_side:
+        lab.switch()
+        other_side.until_granted("other")
+        takings.until(3)
+        takings.end()
+        for key in takings.fences:
+            is_(lab.driver.ask("release", **{"as": key}), "released")
+        other_side.until_granted(*takings.fences)
+    takings.are_outranked_by(other_side)

@@ -196,13 +196,15 @@ def replica_of(primary: Server, *arguments: str, **settings: Any) -> Server:
 
 
 def until_in_sync(primary: Server) -> None:
-    """Waits until the first replica has confirmed all that its primary has written so far."""
+    """Waits until all its replicas, at least one, have confirmed what the primary has written so far."""
 
     written = primary.client().info("replication")["master_repl_offset"]
 
     def is_in_sync() -> bool:
-        replica = primary.client().info("replication").get("slave0", {})
-        return bool(replica.get("state") == "online" and replica["offset"] >= written)
+        told = primary.client().info("replication")
+        replicas = [told[f"slave{number}"] for number in range(told["connected_slaves"])]
+        in_sync = [replica["state"] == "online" and replica["offset"] >= written for replica in replicas]
+        return bool(in_sync) and all(in_sync)
 
     eventually(is_in_sync, "a replica in sync")
 
