@@ -2,7 +2,7 @@
 
 python_snippet.sh runs this file, and servers.py says what it needs. After CLIENT PAUSE and SENTINEL FAILOVER all
 sentinels name the new primary. The old one is made a replica then, and a request that waited there is granted at the
-new one. With ROUNDS=n this file measures n switches instead, and as many of each other kind.
+new one. With ROUNDS=n this file measures n switches instead, and as many of each other kind of gap.
 """
 
 import contextlib
@@ -31,11 +31,6 @@ def settings_of_the_page(name):
     return re.search(rf"```\n# {re.escape(name)}[^\n]*\n(.*?)```", page, re.S).group(1).splitlines()
 
 
-def end_with(at_end, process):
-    at_end.callback(process.wait)
-    at_end.callback(process.kill)
-
-
 class Group:
     """A primary and two replicas under three sentinels, with the settings of the page, their ports and paths apart."""
 
@@ -43,12 +38,11 @@ class Group:
         lines = [
             line for line in settings_of_the_page("redis.conf") if not line.startswith(("#", "loadmodule", "replicaof"))
         ]
-        options = [word for line in lines for word in f"--{line}".split()]
         self.servers = []
         for number in range(3):
-            follow = ["--replicaof", f"127.0.0.1 {self.servers[0].port}"] if number else []
-            self.servers.append(Server(f"{directory}/server-{number}", *options, *follow))
-            end_with(at_end, self.servers[-1].process)
+            follow = [f"replicaof 127.0.0.1 {self.servers[0].port}"] if number else []
+            self.servers.append(Server(f"{directory}/server-{number}", *lines, *follow))
+            at_end.callback(self.servers[-1].end)
         self.ports = [self._start_sentinel(f"{directory}/sentinel-{number}", at_end) for number in range(3)]
         self.sentinels = [redis.Redis(port=port, decode_responses=True) for port in self.ports]
         eventually("sentinels that know all", self._are_acquainted)
@@ -61,7 +55,8 @@ class Group:
         config = Path(directory, "sentinel.conf")
         config.write_text(f"{lines}\nbind 127.0.0.1\ndir {directory}\nlogfile {directory}/log\n", encoding="utf-8")
         process = subprocess.Popen([os.environ["DSYNC_TEST_SERVER"], str(config), "--sentinel"])
-        end_with(at_end, process)
+        at_end.callback(process.wait)
+        at_end.callback(process.kill)
         return port
 
     def _are_acquainted(self):
@@ -117,6 +112,19 @@ def lines_of_the_page(group, primary):
     eventually("sentinels that name another", lambda: group.named().isdisjoint({primary.port}), within=20)
     [port] = group.named()
     primary.client.execute_command("REPLICAOF", "127.0.0.1", port)
+    primary.client.execute_command("CLIENT", "UNPAUSE")
+
+
+def killed(group, primary):
+    primary.end()
+    eventually("sentinels that name another", lambda: group.named().isdisjoint({primary.port}))
+    primary.start()
+
+
+def restarted(group, primary):
+    primary.process.terminate()
+    primary.process.wait()
+    primary.start()
 
 
 def failover_to(group, primary):
@@ -139,6 +147,8 @@ def waiter_is_served(group):
     eventually("a request that waits", lambda: old.waiters() == 1)
 
     lines_of_the_page(group, old)
+    # The pause is over: a sentinel whose PUBLISH waits there for its end calls the old primary down.
+    assert redis.Redis(port=old.port, socket_timeout=2, retry=NEVER).publish("any channel", "") == 0
     # The sentinels themselves would let it wait at the old primary for another twenty seconds.
     [new] = (server for server in group.servers if {server.port} == group.named())
     eventually("the same request at the new primary", lambda: new.waiters() == 1, within=10)
@@ -148,29 +158,49 @@ def waiter_is_served(group):
     assert grants and grants[0][0] == "waiter" and grants[0][1] > fence, grants
 
 
-def measure(group, switch):
-    """Lets a client that asks the sentinels take one new lock after the other over a switch.
+def measure(group, gap):
+    """Lets a client that asks the sentinels take one new lock after the other over a gap.
 
-    Returns the seconds until all sentinels name the new primary, the longest time in seconds without a grant, and how
-    many grants the new primary does not have.
+    Returns the seconds until all sentinels name a new primary, 0 if they never do; the longest time in seconds without
+    a grant; and of the grants that the last primary does not have the number, and how many of these one replica and two
+    had confirmed.
     """
     old = group.settle()
-    grants, since = [time.monotonic()], time.monotonic()
-    threading.Thread(target=switch, args=(group, old), daemon=True).start()
-    named = None
-    # The old primary is corrected last, so that nothing happens any more once it is a replica that others name no more.
-    while named is None or not group.primary() or time.monotonic() < since + named + 3:
+    grants, confirmed, since = [time.monotonic()], {}, time.monotonic()
+    happens = threading.Thread(target=gap, args=(group, old), daemon=True)
+    happens.start()
+    named, at_rest_since = 0.0, None
+    # The old primary is corrected last, so that nothing happens any more once the new one has both replicas.
+    while at_rest_since is None or time.monotonic() < at_rest_since + 3:
         with contextlib.suppress(redis.RedisError):
             port = group.sentinels[0].sentinel_get_master_addr_by_name("locks")[1]
             with redis.Redis(port=port, socket_timeout=0.2, retry=NEVER) as client:
-                client.execute_command("DLOCK.ACQUIRE", f"lock:{since}:{len(grants)}", "EX", 600)
-            grants.append(time.monotonic())
-        if named is None and len(group.named()) == 1 and old.port not in group.named():
-            named = time.monotonic() - since
+                key = f"lock:{since}:{len(grants)}"
+                client.execute_command("DLOCK.ACQUIRE", key, "EX", 600)
+                grants.append(time.monotonic())
+                confirmed[key] = 0
+                confirmed[key] = client.wait(2, 50)
+        with contextlib.suppress(redis.RedisError, ValueError):
+            if not named and group.named().isdisjoint({old.port}):
+                named = time.monotonic() - since
+            is_at_rest = not happens.is_alive() and group.primary() and (named or gap is restarted)
+            at_rest_since = (at_rest_since or time.monotonic()) if is_at_rest else None
         time.sleep(0.02)
     new = group.settle()
-    keys = [f"lock:{since}:{number}" for number in range(1, len(grants))]
-    return named, max(b - a for a, b in zip(grants, grants[1:])), len(keys) - new.client.exists(*keys)
+    lost = [count for key, count in confirmed.items() if not new.client.exists(key)]
+    pauses = [after - before for before, after in zip(grants, grants[1:])]
+    return named, max(pauses), len(lost), sum(count >= 1 for count in lost), sum(count >= 2 for count in lost)
+
+
+GAPS = (lines_of_the_page, sentinel_failover, killed, restarted, failover_to)
+#: What measure() returns.
+COLUMNS = (
+    "s until another is named",
+    "s without a grant",
+    "grants lost",
+    "of these confirmed by one",
+    "of these confirmed by two",
+)
 
 
 def main():
@@ -179,13 +209,11 @@ def main():
         folder = tempfile.TemporaryDirectory(prefix="dsync-sentinel-", ignore_cleanup_errors=True)
         group = Group(at_end.enter_context(folder), at_end)
         rounds = int(os.environ.get("ROUNDS", "0"))
-        for switch in (sentinel_failover, lines_of_the_page, failover_to) if rounds else ():
-            columns = zip(*[measure(group, switch) for _ in range(rounds)])
-            for what, got in zip(("s until named", "s without a grant", "grants lost"), columns):
+        for gap in GAPS if rounds else ():
+            columns = zip(*[measure(group, gap) for _ in range(rounds)])
+            for what, got in zip(COLUMNS, columns):
                 middle, low, high = statistics.median(got), min(got), max(got)
-                print(
-                    f"{switch.__name__}: {middle:.1f} {what} ({low:.1f} to {high:.1f}, {rounds} switches)", flush=True
-                )
+                print(f"{gap.__name__}: {middle:.1f} {what} ({low:.1f} to {high:.1f}, {rounds} times)", flush=True)
         if not rounds:
             waiter_is_served(group)
             print("dsync: after SENTINEL FAILOVER all sentinels name the new primary, and a waiter is served there.")

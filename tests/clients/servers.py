@@ -43,24 +43,30 @@ def free_port():
 
 
 class Server:
-    """A server with the module, on a free port, in a directory of its own."""
+    """A server with the module, on a free port, in a directory of its own, with these lines in its configuration."""
 
-    def __init__(self, directory, *options):
+    def __init__(self, directory, *lines):
         os.makedirs(directory)
+        # A Sentinel writes there whom the server follows.
+        self._config = Path(directory, "server.conf")
         while True:
             self.port = free_port()
-            self.process = subprocess.Popen(
-                [os.environ["DSYNC_TEST_SERVER"], "--port", str(self.port), "--bind", "127.0.0.1", "--dir", directory]
-                + ["--save", "", "--logfile", "log", "--loadmodule", os.environ["DSYNC_TEST_MODULE"]]
-                + ["--repl-diskless-sync-delay", "0", *options]
-            )
             self.client = redis.Redis(port=self.port, decode_responses=True)
-            eventually(
-                "a server that answers or has ended", lambda: self.process.poll() is not None or self.client.ping()
-            )
+            own = (f"port {self.port}", "bind 127.0.0.1", f"dir {directory}", 'save ""', "logfile log")
+            module = f"loadmodule {os.environ['DSYNC_TEST_MODULE']}"
+            self._config.write_text("\n".join((*own, module, *lines, "")), encoding="utf-8")
+            self.start()
             if self.process.poll() is None:
                 return
             # Another program has taken the port in the meantime.
+
+    def start(self):
+        self.process = subprocess.Popen([os.environ["DSYNC_TEST_SERVER"], str(self._config)])
+        eventually("a server that answers or has ended", lambda: self.process.poll() is not None or self.client.ping())
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
 
     def info(self, section):
         return self.client.info(section)
@@ -118,10 +124,11 @@ def primary_and_replica():
     """Two servers, which end with the block. Prints their logs if the block fails."""
     directory = tempfile.mkdtemp(prefix="dsync-python-")
     servers = []
+    soon = "repl-diskless-sync-delay 0"
     try:
-        first = Server(f"{directory}/first")
+        first = Server(f"{directory}/first", soon)
         servers.append(first)
-        servers.append(Server(f"{directory}/second", "--replicaof", f"127.0.0.1 {first.port}"))
+        servers.append(Server(f"{directory}/second", soon, f"replicaof 127.0.0.1 {first.port}"))
         yield tuple(servers)
     except BaseException:
         for server in ("first", "second"):
@@ -130,6 +137,5 @@ def primary_and_replica():
         raise
     finally:
         for server in servers:
-            server.process.kill()
-            server.process.wait()
+            server.end()
         shutil.rmtree(directory, ignore_errors=True)

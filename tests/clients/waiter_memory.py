@@ -49,7 +49,7 @@ def main():
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(CLIENTS + 1000, most), most))
     with tempfile.TemporaryDirectory(prefix="dsync-memory-") as directory:
-        server = Server(f"{directory}/server", "--maxclients", str(CLIENTS + 100))
+        server = Server(f"{directory}/server", f"maxclients {CLIENTS + 100}")
         try:
             measure(server)
         finally:

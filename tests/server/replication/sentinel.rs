@@ -123,11 +123,12 @@ fn sentinel_failover_ends_waits_and_keeps_holds() {
 }
 
 /// The settings that docs/sentinel.md shows for each of three servers, and for the sentinels.
-const EVERY_SERVER: [(&str, &str); 4] = [
+const EVERY_SERVER: [(&str, &str); 5] = [
     ("appendonly", "yes"),
     ("appendfsync", "everysec"),
     ("min-replicas-to-write", "1"),
     ("min-replicas-max-lag", "2"),
+    ("repl-diskless-sync-delay", "0"),
 ];
 const EVERY_SENTINEL: [(&str, u32); 3] = [
     ("down-after-milliseconds", 2_000),
