@@ -3,6 +3,7 @@
 // A request that waits takes a place in the server's queue (QUEUE), which needs no connection: so any number of requests can
 // share one. It hears of its turn from the client's subscription, or waits on its place with a connection of its own.
 
+import { isAnswer, isRetryable, named, Unanswered } from './answers.js';
 import { Claim, type Family } from './claim.js';
 import { NotAcquired, NotConfirmed, WorkFailed } from './errors.js';
 import type { Hold } from './hold.js';
@@ -11,19 +12,11 @@ import type { Client } from './libraries/library.js';
 import { OwnConnection } from './line.js';
 import { type HoldOptions, number } from './options.js';
 import { type Done, fieldsOf, type Granted, holdersOf, type Outcome, outcomeOf, type Reply } from './replies.js';
-import { ANSWER_MS, Backoff, isAnswer, isRetryable, named, RETRY_FOR_MS, Unanswered, untilAnswered } from './retry.js';
+import { Backoff, untilAnswered } from './retry.js';
+import { ANSWER_WITHIN_MS, ASK_AGAIN_AFTER_MS, LONGEST_PAUSE_MS, RETRY_FOR_MS, TRY_WITHIN_MS } from './times.js';
+import { WITHDRAW_TRY_WITHIN_MS, WITHDRAW_WITHIN_MS } from './times.js';
 import { bounded, pause, takeSignal } from './timing.js';
 import type { Listener } from './turns.js';
-
-/** How often a request asks again while it hears of nothing. */
-const UNHEARD_ASKS_EVERY_MS = 1_000;
-/** A subscription can be at a server that the key has left, or that is frozen. */
-const LONGEST_SILENCE_MS = 2_000;
-/** How long who gives up waits for the server to confirm it, or to say who holds; and after a try. */
-export const FAREWELL_MS = 1_000;
-const FAREWELL_OF_TRY_MS = 500;
-/** How long a try lasts at most, whatever the server does. */
-export const TRY_MS = 2_000;
 
 /** How long the caller waits. */
 interface Patience {
@@ -50,7 +43,7 @@ export async function acquire<H extends Hold>(
     options: HoldOptions,
     words: string[],
     Class: new (claim: Claim, found: Granted, sent: Moment) => H,
-    tryUntil = performance.now() + TRY_MS,
+    tryUntil = performance.now() + TRY_WITHIN_MS,
 ): Promise<H | Done> {
     takeSignal(options.signal);
     const waitMs = options.waitMs === undefined ? Infinity : number('waitMs', options.waitMs);
@@ -83,15 +76,15 @@ export async function acquire<H extends Hold>(
                 }
                 // A try asks for nothing else if it was not answered.
                 const isKnown = !isTry || cause === undefined;
-                const info = isKnown && (await bounded(claim.info(), farewellMs(patience)).catch(() => undefined));
+                const info = isKnown && (await bounded(claim.info(), withdrawMs(patience)).catch(() => undefined));
                 throw new NotAcquired(key, holdersOf(info), stateOf(info), claim.server, cause);
             }
         }
     }
 }
 
-function farewellMs({ isTry, deadline }: Patience): number {
-    return isTry ? Math.min(FAREWELL_OF_TRY_MS, deadline - performance.now()) : FAREWELL_MS;
+function withdrawMs({ isTry, deadline }: Patience): number {
+    return isTry ? Math.min(WITHDRAW_TRY_WITHIN_MS, deadline - performance.now()) : WITHDRAW_WITHIN_MS;
 }
 
 /**
@@ -148,7 +141,7 @@ class Asking {
             this.#listener?.close();
             this.#ownConnection?.close();
             if (this.#mayHold) {
-                await bounded(this.withdraw(), farewellMs(this.patience));
+                await bounded(this.withdraw(), withdrawMs(this.patience));
             }
         }
     }
@@ -205,7 +198,7 @@ class Asking {
                 }
                 if (isTry || this.#leftMs <= 0) {
                     // The time was over before the answer was overdue, and the one before said that others hold.
-                    const isKnown = error instanceof Unanswered && performance.now() - refusedAt < ANSWER_MS;
+                    const isKnown = error instanceof Unanswered && performance.now() - refusedAt < ANSWER_WITHIN_MS;
                     const cause = this.#notConfirmed ?? (isKnown ? undefined : error);
                     return { found: { kind: 'refused' }, sent: new Moment(), cause };
                 }
@@ -273,7 +266,7 @@ class Asking {
         } else {
             this.#listener?.close();
             this.#listener = this.claim.turns.listen(this.claim.key, channel);
-            const forMs = Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs);
+            const forMs = Math.min(LONGEST_PAUSE_MS, this.#leftMs);
             // The turn may have come before the subscription: ask once more.
             if (!(await bounded(this.#listener.subscribed, forMs, this.#signal))) {
                 await this.#pauseUnheard();
@@ -282,11 +275,11 @@ class Asking {
     }
 
     #pauseUnheard(): Promise<void> {
-        return pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+        return pause(Math.min(LONGEST_PAUSE_MS, this.#leftMs), this.#signal);
     }
 
     get #askEveryMs(): number {
-        return Math.min(LONGEST_SILENCE_MS, this.claim.placeMs / 3);
+        return Math.min(ASK_AGAIN_AFTER_MS, this.claim.placeMs / 3);
     }
 
     /** Waits on the place, with BLOCK. Resolves to the outcome if it is known then, otherwise to undefined: ask again. */
@@ -302,7 +295,7 @@ class Asking {
                 return undefined;
             }
             const words = this.claim.request(['BLOCK', String(blockMs)]);
-            const forMs = blockMs + (needs?.withinMs ?? 0) + UNHEARD_ASKS_EVERY_MS;
+            const forMs = blockMs + (needs?.withinMs ?? 0) + ANSWER_WITHIN_MS;
             const answer = await this.#send(() => line.send(words, needs), forMs);
             if (answer.found.kind === 'refused') {
                 // A BLOCK that ran out leaves the place in the queue.

@@ -1,12 +1,13 @@
 // Several keys at once.
 
-import { acquire, FAREWELL_MS, TRY_MS } from './acquire.js';
+import { acquire } from './acquire.js';
 import { HoldLost } from './errors.js';
 import { Hold } from './hold.js';
 import type { Client } from './libraries/library.js';
-import { lockWords, semaphoreWords } from './lock.js';
 import { Loss } from './loss.js';
-import { type AllOfOptions, checkNames, type HoldOptions, type LockOptions, number, type SemaphoreOptions } from './options.js';
+import { type AllOfOptions, checkNames, type HoldOptions, type LockOptions, lockWords, number } from './options.js';
+import { type SemaphoreOptions, semaphoreWords } from './options.js';
+import { TRY_WITHIN_MS, WITHDRAW_WITHIN_MS } from './times.js';
 import { bounded } from './timing.js';
 
 /** A key of `allOf`: a text is a lock. */
@@ -100,7 +101,7 @@ export async function allOf(client: Client, keys: readonly Want[], given: AllOfO
     const order = inGivenOrder ? wants : [...wants].sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
     const deadline = options.waitMs === undefined ? undefined : performance.now() + number('waitMs', options.waitMs);
     // Together too a try is short; so is each try that a wait becomes when it has run out.
-    const tryUntil = deadline === undefined ? undefined : deadline + TRY_MS;
+    const tryUntil = deadline === undefined ? undefined : deadline + TRY_WITHIN_MS;
     const holds = new Map<string, Hold>();
     try {
         for (const { family, key, own } of order) {
@@ -116,7 +117,7 @@ export async function allOf(client: Client, keys: readonly Want[], given: AllOfO
     } catch (error) {
         // The releases go on if the server does not answer now.
         const released = Promise.all([...holds.values()].map((hold) => hold[Symbol.asyncDispose]()));
-        await bounded(released, Math.min(FAREWELL_MS, (tryUntil ?? Infinity) - performance.now()));
+        await bounded(released, Math.min(WITHDRAW_WITHIN_MS, (tryUntil ?? Infinity) - performance.now()));
         throw error;
     }
 }

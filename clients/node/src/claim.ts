@@ -4,18 +4,16 @@
 import { randomUUID } from 'node:crypto';
 import { hostname, userInfo } from 'node:os';
 
+import { isAnswer } from './answers.js';
 import { clientOf } from './client.js';
 import type { Client, Library, Words } from './libraries/library.js';
 import type { Confirmation, DoneSoFar } from './line.js';
 import { confirmationOf, type HoldOptions, marginOf, number, TEXT_BYTES, textOption } from './options.js';
 import type { Reply } from './replies.js';
-import type { Renewals } from './renewal.js';
 import type { Requests } from './requests.js';
-import { ANSWER_MS, isAnswer } from './retry.js';
+import { ANSWER_WITHIN_MS, LEASE_MS, PLACE_KEPT_FOR_MS } from './times.js';
+import type { Rounds } from './timing.js';
 import type { Turns } from './turns.js';
-
-const LEASE_MS = 30_000;
-const PLACE_MS = 5_000;
 
 /** The prefix of each family's commands, and its command that grants. */
 const FAMILIES = {
@@ -30,7 +28,7 @@ export type Family = keyof typeof FAMILIES;
 export class Claim {
     readonly library: Library;
     readonly requests: Requests;
-    readonly renewals: Renewals;
+    readonly renewals: Rounds;
     readonly turns: Turns;
     readonly key: string;
     readonly leaseMs: number;
@@ -60,7 +58,7 @@ export class Claim {
         this.#done = { isAnsweredAgain: family === 'once' };
         this.marginOf(this.leaseMs);
         this.needs = confirmationOf(key, this.leaseMs, options);
-        this.placeMs = number('placeMs', options.placeMs ?? PLACE_MS);
+        this.placeMs = number('placeMs', options.placeMs ?? PLACE_KEPT_FOR_MS);
         [this.#prefix, this.#grant] = FAMILIES[family];
         const owner = textOption('owner', options.owner ?? thisProcess(), 0);
         this.#words = [...words, ...(owner === '' ? [] : ['OWNER', owner])];
@@ -78,7 +76,7 @@ export class Claim {
 
     /** An answer is overdue after this, also one that must be confirmed. */
     get answerMs(): number {
-        return ANSWER_MS + (this.needs?.withinMs ?? 0);
+        return ANSWER_WITHIN_MS + (this.needs?.withinMs ?? 0);
     }
 
     /** The request for the hold; `waiting` is its QUEUE or BLOCK, if it has one. */

@@ -4,15 +4,15 @@
 import { Ioredis, type Redis } from './libraries/ioredis.js';
 import type { Client, Library } from './libraries/library.js';
 import { NodeRedis } from './libraries/node_redis.js';
-import { Renewals } from './renewal.js';
 import { Requests } from './requests.js';
+import { Rounds } from './timing.js';
 import { Turns } from './turns.js';
 
 interface Known {
     library: Library;
     requests: Requests;
     turns: Turns;
-    renewals: Renewals;
+    renewals: Rounds;
 }
 
 const known = new WeakMap<object, Known>();
@@ -22,7 +22,7 @@ export function clientOf(client: Client): Known {
     let found = known.get(client);
     if (found === undefined) {
         const library = libraryOf(client);
-        found = { library, requests: new Requests(library), turns: new Turns(library), renewals: new Renewals() };
+        found = { library, requests: new Requests(library), turns: new Turns(library), renewals: new Rounds() };
         known.set(client, found);
     }
     return found;

@@ -1,16 +1,15 @@
 // Wait groups.
 
 import { acquire } from './acquire.js';
+import { Unanswered } from './answers.js';
 import { clientOf } from './client.js';
 import { Hold } from './hold.js';
 import type { Client, Words } from './libraries/library.js';
 import { OwnConnection } from './line.js';
 import { checkNames, type GroupOptions, number, option, type WaitOptions } from './options.js';
-import { ANSWER_MS, RETRY_FOR_MS, Unanswered, untilAnswered } from './retry.js';
+import { untilAnswered } from './retry.js';
+import { ANSWER_WITHIN_MS, BLOCK_AT_MOST_MS, RETRY_FOR_MS } from './times.js';
 import { takeSignal } from './timing.js';
-
-/** A WAIT is repeated so often, so that a server which has vanished is noticed. */
-const LONGEST_BLOCK_MS = 2_000;
 
 /** A member of a wait group. `release`, and the end of `await using`, leave its job owed. */
 export class Member extends Hold {
@@ -80,12 +79,12 @@ export class Group {
         const deadline = waitMs === undefined ? Infinity : performance.now() + number('waitMs', waitMs);
         const words: Words = ['DWG.WAIT', this.key];
         const connection = new OwnConnection(library);
-        const answerMs = LONGEST_BLOCK_MS + ANSWER_MS;
+        const answerMs = BLOCK_AT_MOST_MS + ANSWER_WITHIN_MS;
         // The first look needs no connection, and tells after a failure whether the server answers at all. So does the last,
         // which BLOCK 0 would turn into an endless wait.
         let isLook = true;
         const ask = () => {
-            const blockMs = Math.ceil(Math.min(LONGEST_BLOCK_MS, deadline - performance.now()));
+            const blockMs = Math.ceil(Math.min(BLOCK_AT_MOST_MS, deadline - performance.now()));
             if (isLook || blockMs <= 0) {
                 connection.close();
                 return requests.send(this.key, words);
@@ -96,7 +95,7 @@ export class Group {
         try {
             for (;;) {
                 const leftMs = Math.max(0, deadline - performance.now());
-                const forMs = Math.min(retryForMs, leftMs + ANSWER_MS);
+                const forMs = Math.min(retryForMs, leftMs + ANSWER_WITHIN_MS);
                 const asked = untilAnswered(library, this.key, ask, forMs, { answerMs, signal });
                 const reply = await asked.catch((error: unknown) => {
                     if (error instanceof Unanswered && performance.now() >= deadline) {

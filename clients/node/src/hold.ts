@@ -7,13 +7,8 @@ import { Loss } from './loss.js';
 import { checkNames } from './options.js';
 import { Renewal } from './renewal.js';
 import type { Granted } from './replies.js';
-import { ANSWER_MS, untilAnswered } from './retry.js';
-
-/**
- * The server can know the token for so long after its lease: it adds `dsync.takeover-grace-ms`, which is this by default, to
- * the leases after a restart or a failover.
- */
-const TAKEOVER_GRACE_MS = 5_000;
+import { untilAnswered } from './retry.js';
+import { ANSWER_WITHIN_MS, TAKEOVER_GRACE_MS } from './times.js';
 
 /**
  * A lock, permits of a semaphore, a membership or a run that is held, and renewed until it is released or lost, or until
@@ -96,7 +91,7 @@ export class Hold {
         const { library, answerMs, family } = this.#claim;
         const { state, leaseMs } = this.#renewal;
         const isLost = state === 'lost';
-        const forMs = verb === 'RELEASE' && isLost ? ANSWER_MS : leaseMs + TAKEOVER_GRACE_MS;
+        const forMs = verb === 'RELEASE' && isLost ? ANSWER_WITHIN_MS : leaseMs + TAKEOVER_GRACE_MS;
         const send = () => this.#claim.end(verb, words, isLost ? 0 : this.#renewal.asksForMs);
         const { answer, isFirst } = await untilAnswered(library, this.key, send, forMs, { answerMs, isOfHold: true });
         const isAnsweredAgain = verb === 'DONE' && family === 'once';

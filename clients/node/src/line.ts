@@ -8,10 +8,10 @@
 // when it is answered, with one more behind it, for the highest number of replicas. It counts for all that was written
 // before on the connection, so what is not confirmed yet takes part in the next one, until its time is over.
 
+import { isAnswer, ofOpening, Unanswered } from './answers.js';
 import { DsyncError, NotConfirmed, reasonOf } from './errors.js';
-import { type Address, asking, type Connection, type Library, type Words } from './libraries/library.js';
+import type { Address, Connection, Library, Words } from './libraries/library.js';
 import { outcomeOf, type Reply } from './replies.js';
-import { isAnswer, ofOpening, Unanswered } from './retry.js';
 
 /** A connection that is used no more waits so long for the answers that it still owes. */
 const LINGER_MS = 60_000;
@@ -251,6 +251,16 @@ function wantedOf(needs: Confirmation, attached: number): number {
 function attachedOf(role: Reply): number {
     const [name, , replicas] = role as unknown[];
     return String(name) === 'master' && Array.isArray(replicas) ? replicas.length : 0;
+}
+
+/** Returns the connection of a node that ASK has named, which answers for keys of a slot that it does not have yet. */
+function asking(connection: Connection): Connection {
+    const send = (commands: readonly Words[]) => {
+        const replies = connection.send(commands.flatMap((words) => [['ASKING'] as Words, words]));
+        replies.forEach((reply) => void reply.catch(() => {}));
+        return replies.filter((_, at) => at % 2 === 1);
+    };
+    return { ...connection, send };
 }
 
 /** A line that is opened when it is needed, and again when it has broken. */

@@ -1,22 +1,16 @@
 // Locks and semaphores, and work under them.
 
 import { acquire } from './acquire.js';
+import type { Holds } from './all_of.js';
 import { clientOf } from './client.js';
 import { Hold } from './hold.js';
-import type { Holds } from './all_of.js';
 import type { Client } from './libraries/library.js';
-import { checkNames, type LockOptions, option, type SemaphoreOptions, textOption } from './options.js';
+import { type LockOptions, lockWords, type SemaphoreOptions, semaphoreWords } from './options.js';
 import { fieldsOf, type Holder, holdersOf } from './replies.js';
 
 /** Waits for a lock. Rejects with NotAcquired when `waitMs` is over. */
 export async function lock(client: Client, key: string, options: LockOptions = {}): Promise<Hold> {
     return (await acquire(client, 'lock', key, options, lockWords(options), Hold)) as Hold;
-}
-
-/** Checks the options of a lock, and returns the words of its request. */
-export function lockWords(options: LockOptions): string[] {
-    checkNames('lock', options);
-    return [...(options.shared ? ['SHARED'] : []), ...option('MINHOLD', 'minHoldMs', options.minHoldMs)];
 }
 
 /** Resolves to whether anybody has the lock; a hold that has ended and rests included. It takes nothing. */
@@ -42,26 +36,6 @@ semaphore.locked = async (client: Client, key: string): Promise<boolean> => (awa
 
 /** Resolves to who holds permits, 1,000 at most. It takes nothing. */
 semaphore.holders = async (client: Client, key: string): Promise<Holder[]> => holdersOf(await infoOf(client, 'DSEM', key));
-
-/** Checks the options of a semaphore, and returns the words of its request. */
-export function semaphoreWords(options: SemaphoreOptions): string[] {
-    checkNames('semaphore', options);
-    const { limit, permits, lane, laneLimit, minHoldMs, index = false } = options;
-    if (laneLimit !== undefined && lane === undefined) {
-        throw new TypeError(`laneLimit is the limit of a lane, and there is no lane for the ${laneLimit}`);
-    }
-    if (index && permits !== undefined && permits !== 1) {
-        throw new RangeError(`index is for one permit, not ${permits}`);
-    }
-    return [
-        ...option('LIMIT', 'limit', limit),
-        ...option('PERMITS', 'permits', permits),
-        ...(lane === undefined ? [] : ['LANE', textOption('lane', lane, 1)]),
-        ...option('LANELIMIT', 'laneLimit', laneLimit),
-        ...option('MINHOLD', 'minHoldMs', minHoldMs),
-        ...(index ? ['INDEX'] : []),
-    ];
-}
 
 /** Asks INFO about a key. Resolves to no fields if there is no such key. */
 async function infoOf(client: Client, prefix: 'DLOCK' | 'DSEM', key: string): Promise<Record<string, unknown>> {

@@ -1,6 +1,7 @@
 // Work that is done once for the whole fleet.
 
 import { acquire } from './acquire.js';
+import { isAnswer } from './answers.js';
 import type { Claim } from './claim.js';
 import { clientOf } from './client.js';
 import { reasonOf, WorkFailed } from './errors.js';
@@ -9,7 +10,6 @@ import type { Moment } from './lease.js';
 import type { Client } from './libraries/library.js';
 import { type BeginOptions, checkNames, type KeepOptions, number, type OnceOptions, option } from './options.js';
 import { type Done, type Granted, outcomeOf } from './replies.js';
-import { isAnswer } from './retry.js';
 
 /** A reason is for people to read. The server takes much longer ones. */
 const REASON_BYTES = 1_000;

@@ -1,6 +1,7 @@
 // The options, and what they may be. An option with a wrong name would otherwise be left out in silence.
 
 import type { Confirmation, Replicas } from './line.js';
+import { CONFIRM_AT_MOST_MS, MARGIN_AT_MOST_MS } from './times.js';
 
 /** How to ask for a hold. All durations are milliseconds. */
 export interface HoldOptions {
@@ -167,14 +168,38 @@ export function textOption(name: string, value: unknown, least: number): string 
     return value;
 }
 
+/** Checks the options of a lock, and returns the words of its request. */
+export function lockWords(options: LockOptions): string[] {
+    checkNames('lock', options);
+    return [...(options.shared ? ['SHARED'] : []), ...option('MINHOLD', 'minHoldMs', options.minHoldMs)];
+}
+
+/** Checks the options of a semaphore, and returns the words of its request. */
+export function semaphoreWords(options: SemaphoreOptions): string[] {
+    checkNames('semaphore', options);
+    const { limit, permits, lane, laneLimit, minHoldMs, index = false } = options;
+    if (laneLimit !== undefined && lane === undefined) {
+        throw new TypeError(`laneLimit is the limit of a lane, and there is no lane for the ${laneLimit}`);
+    }
+    if (index && permits !== undefined && permits !== 1) {
+        throw new RangeError(`index is for one permit, not ${permits}`);
+    }
+    return [
+        ...option('LIMIT', 'limit', limit),
+        ...option('PERMITS', 'permits', permits),
+        ...(lane === undefined ? [] : ['LANE', textOption('lane', lane, 1)]),
+        ...option('LANELIMIT', 'laneLimit', laneLimit),
+        ...option('MINHOLD', 'minHoldMs', minHoldMs),
+        ...(index ? ['INDEX'] : []),
+    ];
+}
+
 /** How long an owner and a lane may be. */
 export const TEXT_BYTES = 128;
-const LONGEST_MARGIN_MS = 2_000;
-const LONGEST_WITHIN_MS = 500;
 
 /** How long before the end of such a lease a hold counts as lost. */
 export function marginOf(leaseMs: number, { marginMs }: HoldOptions): number {
-    const margin = number('marginMs', marginMs ?? Math.min(leaseMs / 10, LONGEST_MARGIN_MS));
+    const margin = number('marginMs', marginMs ?? Math.min(leaseMs / 10, MARGIN_AT_MOST_MS));
     if (margin >= leaseMs) {
         throw new RangeError(`marginMs must be less than leaseMs (${leaseMs}), not ${margin}`);
     }
@@ -190,7 +215,7 @@ export function confirmationOf(key: string, leaseMs: number, options: HoldOption
     if (disk !== undefined && typeof disk !== 'boolean') {
         throw new TypeError(`disk must be true or false, not ${String(disk)}`);
     }
-    const within = number('withinMs', withinMs ?? Math.ceil(Math.min(leaseMs / 10, LONGEST_WITHIN_MS)));
+    const within = number('withinMs', withinMs ?? Math.ceil(Math.min(leaseMs / 10, CONFIRM_AT_MOST_MS)));
     if (replicas === undefined && !disk) {
         if (withinMs !== undefined) {
             throw new TypeError('withinMs is for replicas or disk, and neither is given');

@@ -7,14 +7,15 @@
 // nobody can reach any more is not renewed for long: an exception came between the grant and the `try`, or its wait has lost
 // a Promise.race.
 
+import { isAnswer, isRetryable, named, Unanswered } from './answers.js';
 import type { Claim } from './claim.js';
 import { HoldLost } from './errors.js';
 import { Lease, Moment, type Term } from './lease.js';
 import type { Loss } from './loss.js';
 import { number } from './options.js';
 import type { Reply } from './replies.js';
-import { ANSWER_MS, isAnswer, isRetryable, named, Unanswered } from './retry.js';
-import { bounded, LONGEST_TIMER_MS } from './timing.js';
+import { ANSWER_WITHIN_MS } from './times.js';
+import { bounded } from './timing.js';
 
 const SHORTEST_PAUSE_MS = 50;
 const SHORTEST_SLICE_MS = 20;
@@ -45,41 +46,6 @@ type State = 'held' | 'ended' | 'lost';
 
 /** Ends the renewals of holds that were collected. Reading a WeakRef now and then instead would keep what it refers to. */
 const collected = new FinalizationRegistry<Renewal>((renewal) => (renewal.isForgotten = true));
-
-/** The renewals of one client. */
-export class Renewals {
-    readonly #all = new Set<Renewal>();
-    #timer: NodeJS.Timeout | undefined;
-    #at = Infinity;
-
-    add(renewal: Renewal): void {
-        this.#all.add(renewal);
-    }
-
-    delete(renewal: Renewal): void {
-        this.#all.delete(renewal);
-    }
-
-    /** Looks after so many milliseconds at the latest. */
-    lookIn(ms: number): void {
-        const at = performance.now() + ms;
-        if (at < this.#at) {
-            clearTimeout(this.#timer);
-            this.#at = at;
-            // Holds alone do not keep the process alive.
-            this.#timer = setTimeout(() => this.#look(), Math.min(Math.max(0, Math.ceil(ms)), LONGEST_TIMER_MS)).unref();
-        }
-    }
-
-    #look(): void {
-        this.#at = Infinity;
-        let nextMs = Infinity;
-        for (const renewal of this.#all) {
-            nextMs = Math.min(nextMs, renewal.look());
-        }
-        this.lookIn(nextMs);
-    }
-}
 
 /** The renewal of one hold. */
 export class Renewal {
@@ -257,7 +223,7 @@ export class Renewal {
         const pauseMs = Math.max(SHORTEST_PAUSE_MS, this.#leaseMs / 10);
         const began = performance.now();
         try {
-            await this.#renew(Math.min(this.claim.answerMs, pauseMs + this.claim.answerMs - ANSWER_MS));
+            await this.#renew(Math.min(this.claim.answerMs, pauseMs + this.claim.answerMs - ANSWER_WITHIN_MS));
         } catch (error) {
             this.#failure = error;
             this.#renewAt = Math.max(performance.now(), began + pauseMs);

@@ -7,11 +7,13 @@
 // Elsewhere requests go over the one of the renewals until the client has answered: Sentinels or the name server are
 // asked anew when it is opened. The client is left as it is, because its owner may have commands on the way.
 
+import { askedOf, isAnswer, isElsewhere } from './answers.js';
 import { NotConfirmed } from './errors.js';
 import type { Address, Library, Words } from './libraries/library.js';
 import { type Confirmation, type Line, OwnConnection } from './line.js';
 import type { Reply } from './replies.js';
-import { ANSWER_MS, askedOf, isAnswer, isElsewhere, RETRY_FOR_MS, untilAnswered } from './retry.js';
+import { untilAnswered } from './retry.js';
+import { ANSWER_WITHIN_MS, RETRY_FOR_MS } from './times.js';
 import { bounded } from './timing.js';
 
 /** A connection beside the client is kept so long for the next request. */
@@ -41,7 +43,7 @@ export class Requests {
         const answered = () => {
             this.#overdue -= 1;
         };
-        return watched(reply, ANSWER_MS, () => {
+        return watched(reply, ANSWER_WITHIN_MS, () => {
             if (isCluster) {
                 this.#lookUpPrimaryOf(key, words);
                 return;
@@ -101,7 +103,7 @@ export class Requests {
                 again();
             }
         });
-        return watched(reply, ANSWER_MS + (needs?.withinMs ?? 0), again);
+        return watched(reply, ANSWER_WITHIN_MS + (needs?.withinMs ?? 0), again);
     }
 
     #ownFor(server: string, at?: Address): OwnConnection {
@@ -124,7 +126,7 @@ export class Requests {
         }
         const over = () => (this.#lookUp = undefined);
         const inVain: Words = [name.replace(/\..*/, '.RENEW'), key, 'nobody'];
-        const redirected = () => bounded(this.library.send(key, inVain), ANSWER_MS);
+        const redirected = () => bounded(this.library.send(key, inVain), ANSWER_WITHIN_MS);
         this.#lookUp ??= this.library.lookUpPrimaryOf(key).then(redirected).then(over, over);
     }
 }

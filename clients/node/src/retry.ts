@@ -1,133 +1,11 @@
-// Which errors may pass, and how often a request is sent again. Every request of this package may be sent again as it is:
-// its token says that it is the same one.
+// How often a request is sent again.
 
-import { type AnyError, DsyncError, NotConfirmed, reasonOf, shown } from './errors.js';
+import { isAnswer, isRetryable, named, ofOpening, Unanswered } from './answers.js';
+import { NotConfirmed } from './errors.js';
 import type { Library } from './libraries/library.js';
 import type { Reply } from './replies.js';
+import { ANSWER_WITHIN_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS } from './times.js';
 import { bounded, pause } from './timing.js';
-
-/** An answer that has not come in this time is overdue: the request is sent again, and the primary looked up afresh. */
-export const ANSWER_MS = 2_000;
-/** How long requests are repeated while nothing answers, if nothing else is asked for. */
-export const RETRY_FOR_MS = 30_000;
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 1_000;
-
-/** The server is in the way, and another one, or the same one later, may answer. */
-const PASSING_ANSWER = new RegExp(
-    '^(UNBLOCKED|READONLY|MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|NOREPLICAS|MISCONF|BUSY|OOM' +
-        '|ERR max number of clients)(?![\\w-])',
-);
-/** Another server has the key now, or has become the primary. */
-const ELSEWHERE = /^(READONLY|MOVED|ASK|CLUSTERDOWN|MASTERDOWN)(?![\w-])/;
-/** The token was withdrawn or has asked again elsewhere, or the group is gone: asking again would change nothing. */
-const FINAL_ANSWER = /^UNBLOCKED (released|superseded|the group was removed)/;
-/** The codes of Node.js for connections that are refused, closed or too slow, and for names that are not resolved now. */
-const PASSING_CODES = new Set<unknown>([
-    ...['ECONNREFUSED', 'ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT', 'ERR_SOCKET_CONNECTION_TIMEOUT'],
-    ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EAI_AGAIN', 'ENOTFOUND'],
-]);
-
-/** The answer to a request is overdue. */
-export class Unanswered extends DsyncError {
-    override readonly name: string = 'Unanswered';
-    /** Names the server and the key. */
-    static of(library: Library, key: string, ms: number, cause?: unknown): Unanswered {
-        const why = cause === undefined ? '' : `: ${reasonOf(cause)}`;
-        const message = `${library.serverOf(key)} has not answered for '${shown(key)}' in ${Math.round(ms)} ms${why}`;
-        return new Unanswered(message, { cause });
-    }
-}
-
-/** The client does not know now which server has the key. */
-export class PrimaryUnknown extends DsyncError {
-    override readonly name: string = 'PrimaryUnknown';
-    constructor(key: string) {
-        super(`the primary of '${shown(key)}' is not known`);
-    }
-}
-
-/** The errors for which a connection was not opened. They may be answers, and none to what was to be sent. */
-export const ofOpening = new WeakSet();
-
-/**
- * Whether the same request may be answered later: the one table of this package, for all its commands. What renews or ends a
- * hold is asked again after every error of a greeting: a password may be half-way through its rotation.
- */
-export function isRetryable(library: Library, thrown: unknown, isOfHold = false): boolean {
-    if (isOfHold && (ofOpening.has(thrown as object) || isAnswer(thrown, 'WRONGPASS', 'NOAUTH'))) {
-        return true;
-    }
-    const error = thrown as AnyError;
-    if (thrown instanceof NotConfirmed) {
-        return !thrown._isFinal;
-    }
-    if (isAnswer(error)) {
-        return PASSING_ANSWER.test(error.message) && !FINAL_ANSWER.test(error.message);
-    }
-    return isOfConnection(library, error);
-}
-
-/** Whether the server has answered with an error, of one of these codes if any are given. */
-export function isAnswer(thrown: unknown, ...codes: string[]): thrown is Error {
-    const isAnswered = classesOf(thrown).some((name) => ANSWER_CLASSES.has(name));
-    return isAnswered && (codes.length === 0 || codes.includes((thrown as Error).message.split(' ', 1)[0] ?? ''));
-}
-
-/** Returns the error; one of the server with the key and the address. */
-export function named(library: Library, key: string, error: unknown): unknown {
-    const where = ` ('${shown(key)}' at ${library.serverOf(key)})`;
-    if (isAnswer(error) && !error.message.endsWith(where)) {
-        reword(error, `${error.message}${isAnswer(error, 'NOLIMIT') ? ': give `limit`' : ''}${where}`);
-    }
-    return error;
-}
-
-export function reword(error: Error, message: string): void {
-    // Its stack begins with its message.
-    error.stack = (error.stack ?? '').replace(error.message, () => message);
-    error.message = message;
-}
-
-/** Whether the server that has answered is not the one to ask. */
-export function isElsewhere(thrown: unknown): boolean {
-    return isAnswer(thrown) && ELSEWHERE.test(thrown.message);
-}
-
-/** The node that ASK names, if it names its host. */
-export function askedOf(thrown: unknown): { host: string; port: number } | undefined {
-    const [, host, port] = (isAnswer(thrown) && /^ASK \d+ ([^?].*):(\d+)$/.exec(thrown.message)) || [];
-    return host === undefined ? undefined : { host, port: Number(port) };
-}
-
-function isOfConnection(library: Library, error: AnyError): boolean {
-    return (
-        error instanceof Unanswered ||
-        error instanceof PrimaryUnknown ||
-        PASSING_CODES.has(error.code) ||
-        // An error for several addresses, and one of node-redis that has given up to connect again.
-        [...(error.errors ?? []), error.originalError].some((one) => one !== undefined && isOfConnection(library, one)) ||
-        classesOf(error).some((name) => library.connectionClasses.has(name)) ||
-        // ioredis has classes for a few of these errors only.
-        library.connectionMessages.test(error.message)
-    );
-}
-
-/** What the libraries make of an error that the server answers. */
-const ANSWER_CLASSES = new Set(['ReplyError', 'ErrorReply']);
-
-/**
- * Returns the names of the classes of an error. The classes themselves are in the caller's copy of the library, which this
- * package cannot import. `error.name` would not do: anything may be called a TimeoutError.
- */
-function classesOf(error: unknown): string[] {
-    const names = [];
-    let at = Object.getPrototypeOf(error) as object | null;
-    for (; at !== null && at !== Error.prototype; at = Object.getPrototypeOf(at) as object | null) {
-        names.push(at.constructor.name);
-    }
-    return names;
-}
 
 /** The pauses between attempts: from 50 ms to a second, with some chance in them so that not all return at once. */
 export class Backoff {
@@ -150,6 +28,18 @@ interface Answer {
     isFirst: boolean;
 }
 
+/** Resolves when the connection is there. Closes it when it is not in time. */
+export async function connected(of: Library, key: string, connecting: Promise<unknown>, close: () => void): Promise<void> {
+    try {
+        if (!(await bounded(connecting.then(() => true), ANSWER_WITHIN_MS))) {
+            throw Unanswered.of(of, key, ANSWER_WITHIN_MS);
+        }
+    } catch (error) {
+        close();
+        throw error;
+    }
+}
+
 /**
  * Sends a request for the key until the server answers it, for `forMs` milliseconds at most; an answer is overdue after
  * `answerMs`. `isOfHold` is whether it renews or ends a hold. Rejects when the time is over, on an error that will not pass,
@@ -162,7 +52,7 @@ export async function untilAnswered(
     forMs: number,
     more: { answerMs?: number; signal?: AbortSignal | undefined; isOfHold?: boolean } = {},
 ): Promise<Answer> {
-    const { answerMs = ANSWER_MS, signal, isOfHold = false } = more;
+    const { answerMs = ANSWER_WITHIN_MS, signal, isOfHold = false } = more;
     const deadline = performance.now() + forMs;
     const backoff = new Backoff();
     let cause: unknown;

@@ -3,7 +3,7 @@
 import { setMaxListeners } from 'node:events';
 
 /** setTimeout takes no more milliseconds than this. */
-export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * Settles as the promise does. Resolves to undefined instead when `ms` milliseconds pass first, or the signal aborts.
@@ -40,4 +40,44 @@ export function takeSignal(signal?: AbortSignal): void {
 /** Resolves after so many milliseconds, or when the signal aborts. */
 export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
     await bounded(new Promise(() => {}), Math.min(ms, LONGEST_TIMER_MS - 1), signal);
+}
+
+/** Does what has come due, and returns in how many milliseconds it must look again. */
+interface Watcher {
+    look(): number;
+}
+
+/** The one timer of all that must look at the clock. */
+export class Rounds {
+    readonly #all = new Set<Watcher>();
+    #timer: NodeJS.Timeout | undefined;
+    #at = Infinity;
+
+    add(watcher: Watcher): void {
+        this.#all.add(watcher);
+    }
+
+    delete(watcher: Watcher): void {
+        this.#all.delete(watcher);
+    }
+
+    /** Looks after so many milliseconds at the latest. */
+    lookIn(ms: number): void {
+        const at = performance.now() + ms;
+        if (at < this.#at) {
+            clearTimeout(this.#timer);
+            this.#at = at;
+            // Holds alone do not keep the process alive.
+            this.#timer = setTimeout(() => this.#look(), Math.min(Math.max(0, Math.ceil(ms)), LONGEST_TIMER_MS)).unref();
+        }
+    }
+
+    #look(): void {
+        this.#at = Infinity;
+        let nextMs = Infinity;
+        for (const watcher of this.#all) {
+            nextMs = Math.min(nextMs, watcher.look());
+        }
+        this.lookIn(nextMs);
+    }
 }

@@ -5,7 +5,7 @@
 // and then. So a connection that breaks is not mended; the next request that asks opens another one.
 
 import type { Connection, Library } from './libraries/library.js';
-import { ANSWER_MS } from './retry.js';
+import { ANSWER_WITHIN_MS } from './times.js';
 import { bounded } from './timing.js';
 
 /** The connection is kept for the next request that waits, without keeping the process alive. */
@@ -82,7 +82,7 @@ class Subscriber {
             return false;
         }
         const hear = (channel: string) => this.#listeners.get(String(channel))?.wake();
-        if (!(await bounded(connection.subscribe(listener.channel, hear).then(() => true), ANSWER_MS))) {
+        if (!(await bounded(connection.subscribe(listener.channel, hear).then(() => true), ANSWER_WITHIN_MS))) {
             // The server is frozen or cut off. Another one may be the primary by now.
             this.end();
         }

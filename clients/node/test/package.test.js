@@ -4,8 +4,11 @@
 
 const assert = require('node:assert/strict');
 const { execFile } = require('node:child_process');
+const { readdirSync, readFileSync } = require('node:fs');
 const path = require('node:path');
 const { promisify } = require('node:util');
+
+const ts = require('typescript');
 
 const dsync = require('dsync-client');
 const { ONE_OF_EACH } = require('./libraries.js');
@@ -21,6 +24,31 @@ test('import and require give the same functions', async () => {
     for (const [name, value] of Object.entries(dsync)) {
         assert.equal(imported[name], value, name);
     }
+});
+
+/** Returns each file of the sources with those that it imports, their types included. */
+function importsOf(folder) {
+    const files = readdirSync(folder, { recursive: true }).filter((name) => name.endsWith('.ts'));
+    const imported = (name) => {
+        const { importedFiles } = ts.preProcessFile(readFileSync(path.join(folder, name), 'utf8'));
+        const own = importedFiles.filter(({ fileName }) => fileName.startsWith('.'));
+        return own.map(({ fileName }) => path.join(path.dirname(name), fileName.replace(/js$/, 'ts')));
+    };
+    return new Map(files.map((name) => [name, imported(name)]));
+}
+
+test('no files of the sources import each other in a circle', () => {
+    const imports = importsOf(path.join(__dirname, '..', 'package', 'src'));
+    assert.ok(imports.get('index.ts').includes('lock.ts'), `${[...imports]}`);
+    const checked = new Set();
+    const check = (name, way) => {
+        assert.ok(!way.includes(name), `a circle: ${[...way, name].join(' -> ')}`);
+        if (!checked.has(name)) {
+            imports.get(name).forEach((next) => check(next, [...way, name]));
+            checked.add(name);
+        }
+    };
+    [...imports.keys()].forEach((name) => check(name, []));
 });
 
 describe('programs', () => {

@@ -2,9 +2,10 @@
 
 import slotOf from 'cluster-key-slot';
 
+import { isAnswer, masked, PrimaryUnknown } from '../answers.js';
 import type { Reply } from '../replies.js';
-import { isAnswer, PrimaryUnknown } from '../retry.js';
-import { type Address, connected, type Connection, type Library, masked, type Words } from './library.js';
+import { connected } from '../retry.js';
+import type { Address, Connection, Library, Words } from './library.js';
 
 /** What is used of a client, or of a connection, of ioredis. */
 export interface Redis {

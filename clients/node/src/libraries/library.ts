@@ -1,8 +1,6 @@
 // What this package needs of a client library, and of a connection that it opens with it.
 
 import type { Reply } from '../replies.js';
-import { ANSWER_MS, isAnswer, reword, Unanswered } from '../retry.js';
-import { bounded } from '../timing.js';
 
 /** A client of ioredis (Redis, Cluster) or of node-redis (createClient, createCluster, createSentinel). Not a pool. */
 export type Client = IoredisClient | NodeRedisClient;
@@ -61,47 +59,4 @@ export interface Connection {
     ref(): void;
     unref(): void;
     close(): void;
-}
-
-/** Returns the connection of a node that ASK has named, which answers for keys of a slot that it does not have yet. */
-export function asking(connection: Connection): Connection {
-    const send = (commands: readonly Words[]) => {
-        const replies = connection.send(commands.flatMap((words) => [['ASKING'] as Words, words]));
-        replies.forEach((reply) => void reply.catch(() => {}));
-        return replies.filter((_, at) => at % 2 === 1);
-    };
-    return { ...connection, send };
-}
-
-const TOKEN = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/;
-
-/**
- * Settles as the reply does, with an error that does not show the token: ioredis has the command with it, and servers repeat
- * the beginning of the arguments of a command that they do not know.
- */
-export async function masked(words: Words, reply: Promise<Reply>): Promise<Reply> {
-    try {
-        return await reply;
-    } catch (error) {
-        delete (error as { command?: unknown }).command;
-        if (isAnswer(error)) {
-            const isUnknown = /^ERR unknown command .?D[A-Z]+\./.test(error.message);
-            const missing = 'ERR this server has not loaded the dsync module, or an old version of it: it does not know';
-            const token = words.slice(2).find((word) => TOKEN.test(word));
-            reword(error, isUnknown ? `${missing} ${words[0]}` : error.message.split(token ?? '\0').join('<token>'));
-        }
-        throw error;
-    }
-}
-
-/** Resolves when the connection is there. Closes it when it is not in time. */
-export async function connected(of: Library, key: string, connecting: Promise<unknown>, close: () => void): Promise<void> {
-    try {
-        if (!(await bounded(connecting.then(() => true), ANSWER_MS))) {
-            throw Unanswered.of(of, key, ANSWER_MS);
-        }
-    } catch (error) {
-        close();
-        throw error;
-    }
 }

@@ -4,10 +4,12 @@ import { errorMonitor } from 'node:events';
 
 import slotOf from 'cluster-key-slot';
 
+import { isAnswer, masked, PrimaryUnknown, Unanswered } from '../answers.js';
 import type { Reply } from '../replies.js';
-import { ANSWER_MS, isAnswer, PrimaryUnknown, Unanswered } from '../retry.js';
+import { connected } from '../retry.js';
+import { ANSWER_WITHIN_MS, LOOK_UP_WITHIN_MS } from '../times.js';
 import { bounded } from '../timing.js';
-import { type Address, connected, type Connection, type Library, masked, type Words } from './library.js';
+import type { Address, Connection, Library, Words } from './library.js';
 
 /** What is used of a client of one server, or of a connection. */
 export interface Plain {
@@ -60,9 +62,6 @@ const CONNECTION_CLASSES = new Set([
     ...['ClientOfflineError', 'ClientClosedError', 'DisconnectsClientError'],
     ...['RootNodesUnavailableError', 'MaxCommandRedirectionsError'],
 ]);
-
-/** How long a new connection waits to be told the database, or the primary. */
-const LOOK_UP_MS = 500;
 
 /** Those that are of class Error, without a code: while Sentinels are away or do not agree. */
 const CONNECTION_MESSAGES = /^None of the sentinels are available|^no valid master node/;
@@ -127,7 +126,7 @@ export class NodeRedis implements Library {
                 await client.sendCommand(['PING']);
                 return node;
             });
-        const node = await bounded(Promise.any(answering), ANSWER_MS);
+        const node = await bounded(Promise.any(answering), ANSWER_WITHIN_MS);
         if (node !== undefined && cluster.slots === slots) {
             slots[slotOf(key)] = slots.find((shard) => shard?.master === node);
         }
@@ -189,7 +188,7 @@ export class NodeRedis implements Library {
             primary = node && (await this.#cluster.nodeClient(node));
         } else if (this.#sentinel !== undefined) {
             // While no Sentinel answers it stays with the primary that it has known last.
-            await bounded(this.#withPrimary(this.#sentinel, async () => {}), LOOK_UP_MS).catch(() => {});
+            await bounded(this.#withPrimary(this.#sentinel, async () => {}), LOOK_UP_WITHIN_MS).catch(() => {});
             primary = this.#plainOfSentinel;
         }
         if (primary === undefined) {
@@ -211,9 +210,9 @@ export class NodeRedis implements Library {
 
     /** Resolves to the database of the client's connection, if need be to that of its last answer. */
     async #databaseNow(key: string): Promise<number> {
-        await bounded(this.#askDatabase(), LOOK_UP_MS);
+        await bounded(this.#askDatabase(), LOOK_UP_WITHIN_MS);
         if (this.#database === undefined) {
-            throw Unanswered.of(this, key, LOOK_UP_MS);
+            throw Unanswered.of(this, key, LOOK_UP_WITHIN_MS);
         }
         return this.#database;
     }
