@@ -133,11 +133,16 @@ function noneIfWrongType(error: unknown): Reply {
     throw error;
 }
 
-/** Returns `user@host:pid` of this process, in 128 bytes: the end of a long host name is left out. */
+let owner: string | undefined;
+
+/** Returns `user@host:pid` of this process, in 128 bytes: the end of a long host name is left out. It is looked up once. */
 function thisProcess(): string {
-    const [before, after] = [`${userName()}@`, `:${process.pid}`];
-    const left = TEXT_BYTES - Buffer.byteLength(before) - Buffer.byteLength(after);
-    return `${before}${hostname().slice(0, Math.max(0, left))}${after}`;
+    if (owner === undefined) {
+        const [before, after] = [`${userName()}@`, `:${process.pid}`];
+        const left = TEXT_BYTES - Buffer.byteLength(before) - Buffer.byteLength(after);
+        owner = `${before}${hostname().slice(0, Math.max(0, left))}${after}`;
+    }
+    return owner;
 }
 
 function userName(): string {

@@ -68,7 +68,7 @@ export class Lease {
 
     /** For how long a renewal may ask at most. */
     get maxHoldLeftMs(): number {
-        return this.maxHoldMs - this.#granted.agoMs;
+        return this.maxHoldMs === Infinity ? Infinity : this.maxHoldMs - this.#granted.agoMs;
     }
 
     /** Whether the lease lasts for as long as the hold may, and cannot be renewed. */

@@ -80,7 +80,7 @@ export class Line {
             this.#queue.push({ words, needs, resolve, reject });
             if (!this.#isWriting) {
                 this.#isWriting = true;
-                setImmediate(() => void this.#write());
+                process.nextTick(() => void this.#write());
             }
         });
     }

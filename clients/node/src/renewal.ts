@@ -111,8 +111,8 @@ export class Renewal {
     }
 
     /** Looks at the clock whether the hold is lost. */
-    loseIfDue(): void {
-        if (this.#state !== 'held' || this.#lease.leftMs > 0) {
+    loseIfDue(leftMs = this.#lease.leftMs): void {
+        if (this.#state !== 'held' || leftMs > 0) {
             return;
         }
         if (this.#lease.isLast) {
@@ -156,6 +156,7 @@ export class Renewal {
             this.#unanswered = undefined;
             this.#failure = undefined;
             this.#isJumpSeen = false;
+            this.#isRenewing = false;
             this.#lease.renewed(sent, certain);
             this.#renewAt = certain === asked ? this.#thirdAfter(sent) : performance.now();
             this.claim.renewals.lookIn(this.look());
@@ -193,7 +194,8 @@ export class Renewal {
 
     /** Does what has come due. Returns in how many milliseconds it must look again. */
     look(): number {
-        this.loseIfDue();
+        const { leftMs } = this.#lease;
+        this.loseIfDue(leftMs);
         if (this.#state !== 'held') {
             return Infinity;
         }
@@ -213,7 +215,7 @@ export class Renewal {
         }
         // While a renewal is on its way nothing else is sent; but the clock goes on, whether the server answers or not.
         // A timer stands still while the machine is suspended: so it looks at the clocks at least once in a margin.
-        const sliceMs = Math.min(this.#lease.leftMs, Math.max(this.#lease.marginMs, SHORTEST_SLICE_MS));
+        const sliceMs = Math.min(leftMs, Math.max(this.#lease.marginMs, SHORTEST_SLICE_MS));
         return this.#isRenewing ? sliceMs : Math.min(sliceMs, dueMs);
     }
 
@@ -225,10 +227,9 @@ export class Renewal {
         try {
             await this.#renew(Math.min(this.claim.answerMs, pauseMs + this.claim.answerMs - ANSWER_WITHIN_MS));
         } catch (error) {
+            this.#isRenewing = false;
             this.#failure = error;
             this.#renewAt = Math.max(performance.now(), began + pauseMs);
-        } finally {
-            this.#isRenewing = false;
             this.claim.renewals.lookIn(this.look());
         }
     }

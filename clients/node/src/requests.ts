@@ -71,8 +71,7 @@ export class Requests {
         // WAIT must not keep the renewals of other holds waiting.
         const server = `${needs ? 'confirmed' : 'plain'} ${this.library.addressOf(key)}`;
         let own = this.#ownFor(server);
-        clearTimeout(this.#idle);
-        this.#idle = setTimeout(() => this.close(), IDLE_MS).unref();
+        this.#idle = this.#idle?.refresh() ?? setTimeout(() => this.close(), IDLE_MS).unref();
         const again = () => {
             own.close();
             this.#lookUpPrimaryOf(key, words);
@@ -115,6 +114,7 @@ export class Requests {
     /** Closes the connections beside the client. Requests open them again. */
     close(): void {
         clearTimeout(this.#idle);
+        this.#idle = undefined;
         this.#beside.forEach((own) => own.close());
         this.#beside.clear();
     }

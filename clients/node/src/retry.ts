@@ -60,10 +60,10 @@ export async function untilAnswered(
     for (;;) {
         signal?.throwIfAborted();
         try {
-            const reply = send().then((answer) => ({ answer }));
-            const found = await bounded(reply, Math.min(answerMs, deadline - performance.now()), signal);
-            if (found !== undefined) {
-                return { ...found, isFirst };
+            const answer = await bounded(send(), Math.min(answerMs, deadline - performance.now()), signal);
+            // No library makes undefined of a reply.
+            if (answer !== undefined) {
+                return { answer, isFirst };
             }
             isFirst = false;
         } catch (error) {

@@ -9,21 +9,31 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
  * Settles as the promise does. Resolves to undefined instead when `ms` milliseconds pass first, or the signal aborts.
  * A promise that is left behind may reject: nobody is told.
  */
-export async function bounded<T>(promise: Promise<T>, ms: number, signal?: AbortSignal): Promise<T | undefined> {
-    let giveUp = () => {};
-    const over = new Promise<undefined>((resolve) => (giveUp = () => resolve(undefined)));
-    // setTimeout cuts the fraction off: whoever waits until a moment would wake before it, and wait once more.
-    const timer = ms < LONGEST_TIMER_MS ? setTimeout(giveUp, Math.ceil(Math.max(0, ms))) : undefined;
-    signal?.addEventListener('abort', giveUp, { once: true });
-    if (signal?.aborted) {
-        giveUp();
-    }
-    try {
-        return await Promise.race([over, promise]);
-    } finally {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', giveUp);
-    }
+export function bounded<T>(promise: Promise<T>, ms: number, signal?: AbortSignal): Promise<T | undefined> {
+    return new Promise((resolve, reject) => {
+        const over = () => {
+            clearTimeout(timer);
+            signal?.removeEventListener('abort', giveUp);
+        };
+        const giveUp = () => {
+            over();
+            resolve(undefined);
+        };
+        // setTimeout cuts the fraction off: whoever waits until a moment would wake before it, and wait once more.
+        const timer = ms < LONGEST_TIMER_MS ? setTimeout(giveUp, Math.ceil(Math.max(0, ms))) : undefined;
+        signal?.addEventListener('abort', giveUp, { once: true });
+        if (signal?.aborted) {
+            giveUp();
+        }
+        const settled = (value: T) => {
+            over();
+            resolve(value);
+        };
+        promise.then(settled, (error: unknown) => {
+            over();
+            reject(error);
+        });
+    });
 }
 
 /** Takes the signal of a caller, if any. Any number of waits may share it, and Node.js would warn of the eleventh. */
