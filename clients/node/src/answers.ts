@@ -20,6 +20,14 @@ const PASSING_CODES = new Set<unknown>([
     ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EAI_AGAIN', 'ENOTFOUND'],
 ]);
 
+/** The codes of Node.js for a certificate that is not trusted, not valid now, or for another name. */
+const CERTIFICATE_CODES = new Set<unknown>([
+    ...['DEPTH_ZERO_SELF_SIGNED_CERT', 'SELF_SIGNED_CERT_IN_CHAIN', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'],
+    ...['UNABLE_TO_GET_ISSUER_CERT', 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'CERT_CHAIN_TOO_LONG', 'INVALID_CA'],
+    ...['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID', 'CERT_REVOKED', 'CERT_REJECTED', 'CERT_UNTRUSTED'],
+    ...['CERT_SIGNATURE_FAILURE', 'INVALID_PURPOSE', 'HOSTNAME_MISMATCH', 'ERR_TLS_CERT_ALTNAME_INVALID'],
+]);
+
 /** The answer to a request is overdue. */
 export class Unanswered extends DsyncError {
     override readonly name: string = 'Unanswered';
@@ -34,8 +42,14 @@ export class Unanswered extends DsyncError {
 /** The client does not know now which server has the key. */
 export class PrimaryUnknown extends DsyncError {
     override readonly name: string = 'PrimaryUnknown';
-    constructor(key: string) {
-        super(`the primary of '${shown(key)}' is not known`);
+    /** Whether each Sentinel has refused to tell it. @internal */
+    readonly _isFinal: boolean;
+
+    /** `cause` is the refusal of the Sentinel of that name. */
+    constructor(key: string, sentinel = '', cause?: unknown, isFinal = false) {
+        const why = cause === undefined ? '' : `: ${sentinel}: ${reasonOf(cause)}`;
+        super(`the primary of '${shown(key)}' is not known${why}`, { cause });
+        this._isFinal = isFinal;
     }
 }
 
@@ -47,11 +61,12 @@ export const ofOpening = new WeakSet();
  * hold is asked again after every error of a greeting: a password may be half-way through its rotation.
  */
 export function isRetryable(library: Library, thrown: unknown, isOfHold = false): boolean {
-    if (isOfHold && (ofOpening.has(thrown as object) || isAnswer(thrown, 'WRONGPASS', 'NOAUTH'))) {
+    const isOfGreeting = ofOpening.has(thrown as object) || isUntrusted(thrown) || isAnswer(thrown, 'WRONGPASS', 'NOAUTH');
+    if (isOfHold && isOfGreeting) {
         return true;
     }
     const error = thrown as AnyError;
-    if (thrown instanceof NotConfirmed) {
+    if (thrown instanceof NotConfirmed || thrown instanceof PrimaryUnknown) {
         return !thrown._isFinal;
     }
     if (isAnswer(error)) {
@@ -66,10 +81,21 @@ export function isAnswer(thrown: unknown, ...codes: string[]): thrown is Error {
     return isAnswered && (codes.length === 0 || codes.includes((thrown as Error).message.split(' ', 1)[0] ?? ''));
 }
 
+/** Whether the certificate of the server is refused here. */
+export function isUntrusted(thrown: unknown): thrown is Error {
+    return CERTIFICATE_CODES.has((thrown as AnyError).code);
+}
+
+/** Whether the server refuses the user, its certificate is refused, or Sentinels refuse to tell who the primary is. */
+export function isRefusal(thrown: unknown): boolean {
+    const isOfSentinels = thrown instanceof PrimaryUnknown && thrown.cause !== undefined;
+    return isOfSentinels || isUntrusted(thrown) || isAnswer(thrown, 'WRONGPASS', 'NOAUTH', 'NOPERM');
+}
+
 /** Returns the error; one of the server with the key and the address. */
 export function named(library: Library, key: string, error: unknown): unknown {
     const where = ` ('${shown(key)}' at ${library.serverOf(key)})`;
-    if (isAnswer(error) && !error.message.endsWith(where)) {
+    if ((isAnswer(error) || isUntrusted(error)) && !error.message.endsWith(where)) {
         reword(error, `${error.message}${isAnswer(error, 'NOLIMIT') ? ': give `limit`' : ''}${where}`);
     }
     return error;
@@ -116,7 +142,6 @@ export function askedOf(thrown: unknown): { host: string; port: number } | undef
 function isOfConnection(library: Library, error: AnyError): boolean {
     return (
         error instanceof Unanswered ||
-        error instanceof PrimaryUnknown ||
         PASSING_CODES.has(error.code) ||
         // An error for several addresses, and one of node-redis that has given up to connect again.
         [...(error.errors ?? []), error.originalError].some((one) => one !== undefined && isOfConnection(library, one)) ||

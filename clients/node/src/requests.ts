@@ -7,7 +7,7 @@
 // Elsewhere requests go over the one of the renewals until the client has answered: Sentinels or the name server are
 // asked anew when it is opened. The client is left as it is, because its owner may have commands on the way.
 
-import { askedOf, isAnswer, isElsewhere } from './answers.js';
+import { askedOf, isAnswer, isElsewhere, isRefusal } from './answers.js';
 import { NotConfirmed } from './errors.js';
 import type { Address, Library, Words } from './libraries/library.js';
 import { type Confirmation, type Line, OwnConnection } from './line.js';
@@ -34,7 +34,7 @@ export class Requests {
         const { isCluster, isClosed } = this.library;
         if (this.#overdue > 0 && !isClosed) {
             return this.sendBeside(key, words, undefined, (error) => {
-                if (isAnswer(error, 'WRONGPASS', 'NOAUTH', 'NOPERM')) {
+                if (isRefusal(error)) {
                     throw error;
                 }
             });

@@ -39,9 +39,10 @@ function ioredis(name) {
             const nodes = ports.map((port) => ({ host: '127.0.0.1', port }));
             return ready(new Redis.Cluster(nodes, { redisOptions: user }));
         },
-        openSentinel: (ports, service) => {
+        openTls: (port, ca) => ready(new Redis({ host: 'localhost', port, tls: { ca }, maxRetriesPerRequest: null })),
+        openSentinel: (ports, service, sentinelPassword) => {
             const sentinels = ports.map((port) => ({ host: '127.0.0.1', port }));
-            return ready(new Redis({ sentinels, name: service, maxRetriesPerRequest: null }));
+            return ready(new Redis({ sentinels, name: service, sentinelPassword, maxRetriesPerRequest: null }));
         },
         close: (client) => client.disconnect(),
     });
@@ -61,11 +62,13 @@ function nodeRedis(name) {
             const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
             return ready(redis.createCluster({ rootNodes, defaults: user }));
         },
+        openTls: (port, ca) => ready(redis.createClient({ socket: { host: 'localhost', port, tls: true, ca } })),
         openSentinel:
             redis.createSentinel &&
-            ((ports, service) => {
+            ((ports, service, password) => {
                 const sentinelRootNodes = ports.map((port) => ({ host: '127.0.0.1', port }));
-                return ready(redis.createSentinel({ name: service, sentinelRootNodes }));
+                const sentinelClientOptions = password === undefined ? {} : { password };
+                return ready(redis.createSentinel({ name: service, sentinelRootNodes, sentinelClientOptions }));
             }),
         close: (client) => {
             // Both ways reject or throw when the client is closed already.

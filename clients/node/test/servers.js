@@ -346,4 +346,5 @@ module.exports = {
     startSentinelGroup,
     startCluster,
     eventually,
+    freePort,
 };

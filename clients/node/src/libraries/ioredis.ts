@@ -2,16 +2,28 @@
 
 import slotOf from 'cluster-key-slot';
 
-import { isAnswer, masked, PrimaryUnknown } from '../answers.js';
+import { isAnswer, isRefusal, isUntrusted, masked, PrimaryUnknown } from '../answers.js';
 import type { Reply } from '../replies.js';
 import { connected } from '../retry.js';
+import { LOOK_UP_WITHIN_MS } from '../times.js';
+import { bounded } from '../timing.js';
 import type { Address, Connection, Library, Words } from './library.js';
 
 /** What is used of a client, or of a connection, of ioredis. */
 export interface Redis {
     readonly status?: string;
     readonly isCluster?: boolean;
-    readonly options?: { host?: string; port?: number; path?: string; db?: number; sentinels?: unknown; name?: string };
+    readonly options?: {
+        host?: string;
+        port?: number;
+        path?: string;
+        db?: number;
+        name?: string;
+        sentinels?: readonly { host?: string; port?: number }[];
+        sentinelUsername?: string;
+        sentinelPassword?: string;
+        sentinelTLS?: object;
+    };
     readonly condition?: { select?: number } | null;
     readonly stream?: { ref?(): void; unref?(): void; cork?(): void; uncork?(): void };
     /** Of a cluster: the addresses that have each slot, the primary first. */
@@ -57,6 +69,17 @@ const CONNECTION_MESSAGES = new RegExp(
     ].join('|'),
 );
 
+/** All of them were asked, whatever they have answered. */
+const SENTINELS_FAILED = /^All sentinels are unreachable/;
+
+/** Connects, and settles as `then` does. A refusal in the greeting, or of a certificate, is told by an event only. */
+function connect(connection: Redis, then = () => Promise.resolve<unknown>(true)): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+        connection.on('error', (error) => (isAnswer(error) || isUntrusted(error)) && reject(error));
+        connection.connect().then(then).then(resolve, reject);
+    });
+}
+
 export class Ioredis implements Library {
     readonly connectionClasses = CONNECTION_CLASSES;
     readonly connectionMessages = CONNECTION_MESSAGES;
@@ -98,12 +121,11 @@ export class Ioredis implements Library {
         // The caller may have changed the database with SELECT.
         const db = primary.condition?.select ?? primary.options?.db;
         const connection = primary.duplicate({ ...NO_RECONNECT, db, ...at });
-        // It tells a greeting that was refused by its event only.
-        let refusal: unknown;
-        connection.on('error', (error) => (refusal ??= isAnswer(error) ? error : undefined));
         connection.once('end', onEnd);
         const close = () => connection.disconnect();
-        const connecting = connection.connect().catch((error: unknown) => Promise.reject(refusal ?? error));
+        const connecting = connect(connection).catch(async (error: unknown) => {
+            throw (SENTINELS_FAILED.test((error as Error).message) && (await this.#refusalOfSentinels(key))) || error;
+        });
         await connected(this, key, connecting, close);
         const [message, prefix] = this.isCluster ? (['smessage', 's'] as const) : (['message', ''] as const);
         const { stream } = connection;
@@ -125,6 +147,24 @@ export class Ioredis implements Library {
             },
             unsubscribe: (channel) => connection[`${prefix}unsubscribe`](channel),
         };
+    }
+
+    /** Asks each Sentinel why it does not tell the primary, which the client keeps to itself. */
+    async #refusalOfSentinels(key: string): Promise<PrimaryUnknown | undefined> {
+        const { sentinels = [], name = '', ...options } = this.client.options ?? {};
+        const { sentinelUsername: username, sentinelPassword: password, sentinelTLS: tls } = options;
+        const user = { db: 0, username, password, tls, enableReadyCheck: false };
+        const asked = sentinels.map(async ({ host = 'localhost', port = 26_379 }) => {
+            const sentinel = this.client.duplicate({ ...NO_RECONNECT, ...user, sentinels: undefined, host, port });
+            const asking = () => sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name);
+            const error = await bounded(connect(sentinel, asking), LOOK_UP_WITHIN_MS).catch((thrown: unknown) => thrown);
+            sentinel.disconnect();
+            return { server: `the Sentinel at ${host}:${port}`, error };
+        });
+        const told = await Promise.all(asked);
+        const refused = told.filter(({ error }) => isRefusal(error));
+        const [first] = refused;
+        return first && new PrimaryUnknown(key, first.server, first.error, refused.length === told.length);
     }
 
     addressOf(key: string): string | undefined {

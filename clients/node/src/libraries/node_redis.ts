@@ -4,7 +4,7 @@ import { errorMonitor } from 'node:events';
 
 import slotOf from 'cluster-key-slot';
 
-import { isAnswer, masked, PrimaryUnknown, Unanswered } from '../answers.js';
+import { isAnswer, isRefusal, isUntrusted, masked, PrimaryUnknown, Unanswered } from '../answers.js';
 import type { Reply } from '../replies.js';
 import { connected } from '../retry.js';
 import { ANSWER_WITHIN_MS, LOOK_UP_WITHIN_MS } from '../times.js';
@@ -66,6 +66,41 @@ const CONNECTION_CLASSES = new Set([
 /** Those that are of class Error, without a code: while Sentinels are away or do not agree. */
 const CONNECTION_MESSAGES = /^None of the sentinels are available|^no valid master node/;
 
+/** A client asks its Sentinels in one go, and again a second later. */
+const BETWEEN_ROUNDS_MS = 800;
+
+/** What Sentinels have answered instead of who the primary is. The client tells it by events, and not which Sentinel it was. */
+class Refusals {
+    #round: unknown[] = [];
+    #before: unknown[] = [];
+    #heardAt = -Infinity;
+
+    hear(error: unknown): void {
+        // Beside each error there is an event with a text.
+        if (!(error instanceof Error)) {
+            return;
+        }
+        if (performance.now() - this.#heardAt > BETWEEN_ROUNDS_MS) {
+            [this.#before, this.#round] = [this.#round, []];
+        }
+        this.#heardAt = performance.now();
+        this.#round.push(error);
+    }
+
+    /** The client has a primary. */
+    clear(): void {
+        [this.#before, this.#round] = [[], []];
+    }
+
+    /** Returns the error that tells the last refusal, if there is one. When a round has begun, the one before is complete. */
+    of(key: string): PrimaryUnknown | undefined {
+        const heard = [...this.#before, ...this.#round];
+        const cause = heard.reverse().find(isRefusal);
+        const isFinal = this.#before.length > 0 && heard.every(isRefusal);
+        return cause === undefined ? undefined : new PrimaryUnknown(key, 'a Sentinel', cause, isFinal);
+    }
+}
+
 export class NodeRedis implements Library {
     readonly connectionClasses = CONNECTION_CLASSES;
     readonly connectionMessages = CONNECTION_MESSAGES;
@@ -74,6 +109,7 @@ export class NodeRedis implements Library {
     readonly #sentinel: Sentinel | undefined;
     /** The client of the primary that a client for Sentinels has sent its last request with. */
     #plainOfSentinel: Plain | undefined;
+    readonly #refusals = new Refusals();
     /** The database that the caller has selected, as far as the client has told. */
     #database: number | undefined;
     #isDatabaseAsked = false;
@@ -82,6 +118,9 @@ export class NodeRedis implements Library {
         this.#plain = client as Plain;
         this.#cluster = 'nodeClient' in client ? (client as Cluster) : undefined;
         this.#sentinel = 'getSentinelNode' in client ? (client as Sentinel) : undefined;
+        if (this.#sentinel !== undefined) {
+            this.#plain.on(errorMonitor, (error) => this.#refusals.hear(error));
+        }
     }
 
     get isCluster(): boolean {
@@ -97,7 +136,10 @@ export class NodeRedis implements Library {
             return masked(words, this.#cluster.sendCommand(key, false, words));
         }
         if (this.#sentinel !== undefined) {
-            return this.#withPrimary(this.#sentinel, (plain) => sendGreeted(plain, words));
+            const sent = this.#withPrimary(this.#sentinel, (plain) => sendGreeted(plain, words));
+            return sent.catch((error: unknown) => {
+                throw (CONNECTION_MESSAGES.test((error as Error).message) && this.#refusals.of(key)) || error;
+            });
         }
         const reply = sendGreeted(this.#plain, words);
         if (!this.#isDatabaseAsked) {
@@ -137,7 +179,8 @@ export class NodeRedis implements Library {
         connection.once('end', onEnd);
         // It does not reconnect, so it is gone after an error, without 'end'.
         connection.on('error', onEnd);
-        await connected(this, key, connection.connect(), () => close(connection));
+        const connecting = connection.connect().catch((error: unknown) => Promise.reject(this.#refusals.of(key) ?? error));
+        await connected(this, key, connecting, () => close(connection));
         const { isCluster } = this;
         return {
             close: () => close(connection),
@@ -192,7 +235,7 @@ export class NodeRedis implements Library {
             primary = this.#plainOfSentinel;
         }
         if (primary === undefined) {
-            throw new PrimaryUnknown(key);
+            throw this.#refusals.of(key) ?? new PrimaryUnknown(key);
         }
         return primary;
     }
@@ -204,6 +247,7 @@ export class NodeRedis implements Library {
     #withPrimary<T>(sentinel: Sentinel, work: (plain: Plain) => Promise<T>): Promise<T> {
         return sentinel._execute(false, (plain) => {
             this.#plainOfSentinel = plain;
+            this.#refusals.clear();
             return work(plain);
         });
     }
@@ -259,10 +303,11 @@ function greeted(plain: Plain): Promise<void> {
             resolve();
         };
         const failed = (error: unknown) => {
-            if (isAnswer(error)) {
+            const isRefused = isAnswer(error) || isUntrusted(error);
+            if (isRefused) {
                 reject(error);
             }
-            if (isAnswer(error) || !plain.isOpen) {
+            if (isRefused || !plain.isOpen) {
                 over();
             }
         };
