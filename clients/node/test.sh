@@ -54,6 +54,29 @@ node_modules/.bin/tsc --noEmit --strict --skipLibCheck false --target es2022 --m
 # Each test has a bound of its own, in test/story.js. This one is for a file that ends all its tests and goes on living.
 node --test --test-concurrency=3 --test-timeout=960000 "$@" test/*.test.js
 
+# What `npm pack` makes of a checkout, as the README says, works with package managers that compile no folder themselves.
+archive=$home/archive
+rm -rf "$archive"
+mkdir -p "$archive"
+cp -R "$here" "$archive/node"
+(cd "$archive/node" && npm pack --silent --pack-destination .. >/dev/null)
+mv "$archive"/dsync-client-*.tgz "$archive/dsync-client.tgz"
+for add in 'npm@10.9.2 install' 'pnpm@9.15.9 add' 'yarn@1.22.22 add'; do
+    program=$archive/${add%%@*}
+    mkdir "$program"
+    echo '{ "name": "program", "private": true }' >"$program/package.json"
+    cd "$program"
+    # shellcheck disable=SC2086 # the command and its first argument
+    if ! timeout 300 npx --yes $add "file:$archive/dsync-client.tgz" >log 2>&1; then
+        cat log >&2
+        echo "dsync: $add cannot add the archive." >&2
+        exit 1
+    fi
+    node --input-type=module --eval "import { lock } from 'dsync-client'; lock.locked.call"
+    node --eval "require('dsync-client').lock.locked.call"
+done
+cd "$home"
+
 # Only what all versions have in common: the newest libraries want Node.js 20.
 if [ "$(uname -sm)" = 'Linux x86_64' ]; then
     "$(node_of 18.20.8)/node" --test "$@" test/everyday.test.js

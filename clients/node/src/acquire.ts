@@ -180,7 +180,7 @@ class Asking {
         const { library, key } = this.claim;
         const { isTry, retryForMs } = this.patience;
         const waiting = isTry ? [] : ['QUEUE', String(this.claim.placeMs)];
-        const backoff = new Backoff();
+        let backoff = new Backoff();
         let refusedAt = -Infinity;
         let failingSince: number | undefined;
         for (;;) {
@@ -213,7 +213,7 @@ class Asking {
                 await backoff.pause(this.#leftMs, this.#signal);
                 continue;
             }
-            backoff.reset();
+            backoff = new Backoff();
             failingSince = undefined;
             if (answer.found.kind !== 'waiting' || this.#leftMs <= 0) {
                 return answer;

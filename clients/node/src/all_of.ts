@@ -56,14 +56,9 @@ export class Holds {
     /** Releases all. Resolves to whether every one of them ended by that. */
     async release(): Promise<boolean> {
         this.#loss.over();
-        const settled = await Promise.allSettled(this.holds.map((hold) => hold.release()));
-        const ended = settled.map((one) => {
-            if (one.status === 'rejected') {
-                throw one.reason;
-            }
-            return one.value;
-        });
-        return ended.every(Boolean);
+        const released = this.holds.map((hold) => hold.release());
+        await Promise.allSettled(released);
+        return (await Promise.all(released)).every(Boolean);
     }
 
     async [Symbol.asyncDispose](): Promise<void> {
@@ -129,16 +124,10 @@ interface Wanted {
 }
 
 function wantOf(want: Want): Wanted {
-    if (typeof want === 'string') {
-        return { family: 'lock', key: want, own: {} };
+    const { lock, semaphore, ...own }: Partial<Record<Wanted['family'], string>> = typeof want === 'string' ? { lock: want } : want;
+    const key = lock ?? semaphore;
+    if (key === undefined || (lock !== undefined && semaphore !== undefined)) {
+        throw new TypeError('allOf takes texts, { lock } and { semaphore, limit }');
     }
-    if ('lock' in want && !('semaphore' in want)) {
-        const { lock: key, ...own } = want;
-        return { family: 'lock', key, own };
-    }
-    if ('semaphore' in want && !('lock' in want)) {
-        const { semaphore: key, ...own } = want;
-        return { family: 'semaphore', key, own };
-    }
-    throw new TypeError('allOf takes texts, { lock } and { semaphore, limit }');
+    return { family: lock === undefined ? 'semaphore' : 'lock', key, own };
 }

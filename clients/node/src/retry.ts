@@ -11,10 +11,6 @@ import { bounded, pause } from './timing.js';
 export class Backoff {
     #nextMs = FIRST_PAUSE_MS;
 
-    reset(): void {
-        this.#nextMs = FIRST_PAUSE_MS;
-    }
-
     async pause(atMostMs: number, signal?: AbortSignal): Promise<void> {
         const ms = this.#nextMs * (0.5 + Math.random() / 2);
         this.#nextMs = Math.min(2 * this.#nextMs, LONGEST_PAUSE_MS);

@@ -66,38 +66,36 @@ const CONNECTION_CLASSES = new Set([
 /** Those that are of class Error, without a code: while Sentinels are away or do not agree. */
 const CONNECTION_MESSAGES = /^None of the sentinels are available|^no valid master node/;
 
-/** A client asks its Sentinels in one go, and again a second later. */
+/** A client asks its Sentinels one after the other, and again a second later. */
 const BETWEEN_ROUNDS_MS = 800;
+/** The Sentinels of two rounds. */
+const ERRORS_KEPT = 20;
 
 /** What Sentinels have answered instead of who the primary is. The client tells it by events, and not which Sentinel it was. */
 class Refusals {
-    #round: unknown[] = [];
-    #before: unknown[] = [];
-    #heardAt = -Infinity;
+    #heard: { error: unknown; at: number }[] = [];
 
     hear(error: unknown): void {
         // Beside each error there is an event with a text.
-        if (!(error instanceof Error)) {
-            return;
+        if (error instanceof Error) {
+            this.#heard = [...this.#heard.slice(1 - ERRORS_KEPT), { error, at: performance.now() }];
         }
-        if (performance.now() - this.#heardAt > BETWEEN_ROUNDS_MS) {
-            [this.#before, this.#round] = [this.#round, []];
-        }
-        this.#heardAt = performance.now();
-        this.#round.push(error);
     }
 
     /** The client has a primary. */
     clear(): void {
-        [this.#before, this.#round] = [[], []];
+        this.#heard = [];
     }
 
-    /** Returns the error that tells the last refusal, if there is one. When a round has begun, the one before is complete. */
+    /** Returns the error that tells a refusal, if there is one. When a second round has begun, all were asked. */
     of(key: string): PrimaryUnknown | undefined {
-        const heard = [...this.#before, ...this.#round];
-        const cause = heard.reverse().find(isRefusal);
-        const isFinal = this.#before.length > 0 && heard.every(isRefusal);
-        return cause === undefined ? undefined : new PrimaryUnknown(key, 'a Sentinel', cause, isFinal);
+        const refused = this.#heard.filter(({ error }) => isRefusal(error));
+        const [first, last] = [refused[0], refused.at(-1)];
+        if (first === undefined || last === undefined) {
+            return undefined;
+        }
+        const isFinal = refused.length === this.#heard.length && last.at - first.at > BETWEEN_ROUNDS_MS;
+        return new PrimaryUnknown(key, 'a Sentinel', last.error, isFinal);
     }
 }
 
@@ -110,9 +108,7 @@ export class NodeRedis implements Library {
     /** The client of the primary that a client for Sentinels has sent its last request with. */
     #plainOfSentinel: Plain | undefined;
     readonly #refusals = new Refusals();
-    /** The database that the caller has selected, as far as the client has told. */
-    #database: number | undefined;
-    #isDatabaseAsked = false;
+    #database: Promise<number> | undefined;
 
     constructor(client: object) {
         this.#plain = client as Plain;
@@ -142,11 +138,8 @@ export class NodeRedis implements Library {
             });
         }
         const reply = sendGreeted(this.#plain, words);
-        if (!this.#isDatabaseAsked) {
-            // In time: it must be known when the client does not answer.
-            this.#isDatabaseAsked = true;
-            this.#askDatabase().catch(() => {});
-        }
+        // In time: it must be known when the client does not answer.
+        void this.#databaseOf(this.#plain);
         return reply;
     }
 
@@ -161,13 +154,11 @@ export class NodeRedis implements Library {
         }
         const { slots, masters } = cluster;
         const silent = slots[slotOf(key)]?.master;
-        const answering = masters
-            .filter((node) => node !== silent)
-            .map(async (node) => {
-                const client = await cluster.nodeClient(node);
-                await client.sendCommand(['PING']);
-                return node;
-            });
+        const others = masters.filter((node) => node !== silent);
+        const answering = others.map(async (node) => {
+            await (await cluster.nodeClient(node)).sendCommand(['PING']);
+            return node;
+        });
         const node = await bounded(Promise.any(answering), ANSWER_WITHIN_MS);
         if (node !== undefined && cluster.slots === slots) {
             slots[slotOf(key)] = slots.find((shard) => shard?.master === node);
@@ -212,11 +203,16 @@ export class NodeRedis implements Library {
     /** Returns a client like that of the primary of the key, which does not reconnect; for the address, if one is given. */
     async #duplicateOf(key: string, at?: Address): Promise<Plain> {
         const primary = await this.#primaryOf(key);
-        const { socket, commandOptions, database } = primary.options ?? {};
+        const { socket, commandOptions } = primary.options ?? {};
+        const isOfCaller = primary === this.#plain;
+        const database = isOfCaller ? await bounded(this.#databaseOf(primary), LOOK_UP_WITHIN_MS) : primary.options?.database;
+        if (isOfCaller && database === undefined) {
+            throw Unanswered.of(this, key, LOOK_UP_WITHIN_MS);
+        }
         return primary.duplicate({
             // The caller may have changed the database with SELECT. The rest of the URL is in the other options.
             url: undefined,
-            database: primary === this.#plain ? await this.#databaseNow(key) : database,
+            database,
             // duplicate() replaces these as a whole, and the address is among those of the socket.
             // A connection that waits is silent for long, so no timeout may end it.
             socket: { ...socket, ...at, reconnectStrategy: false, socketTimeout: undefined },
@@ -252,27 +248,18 @@ export class NodeRedis implements Library {
         });
     }
 
-    /** Resolves to the database of the client's connection, if need be to that of its last answer. */
-    async #databaseNow(key: string): Promise<number> {
-        await bounded(this.#askDatabase(), LOOK_UP_WITHIN_MS);
+    /**
+     * Resolves to the database that the caller has selected, which is asked for once; to that of the options where CLIENT INFO
+     * is not allowed.
+     */
+    #databaseOf(plain: Plain): Promise<number> {
         if (this.#database === undefined) {
-            throw Unanswered.of(this, key, LOOK_UP_WITHIN_MS);
+            const refused = (error: unknown) => (isAnswer(error, 'NOPERM') ? '' : Promise.reject(error));
+            const told = (info: unknown) => Number(/ db=(\d+) /.exec(String(info))?.[1] ?? plain.options?.database ?? 0);
+            this.#database = sendGreeted(plain, ['CLIENT', 'INFO']).catch(refused).then(told);
+            this.#database.catch(() => (this.#database = undefined));
         }
         return this.#database;
-    }
-
-    /** Learns the database of the client's connection; that of its options where CLIENT INFO is not allowed. */
-    async #askDatabase(): Promise<void> {
-        const told = (info: string) => {
-            const found = / db=(\d+) /.exec(info);
-            this.#database = found === null ? (this.#plain.options?.database ?? 0) : Number(found[1]);
-        };
-        const refused = (error: Error) => {
-            if (error.message.startsWith('NOPERM')) {
-                told('');
-            }
-        };
-        await sendGreeted(this.#plain, ['CLIENT', 'INFO']).then((info) => told(String(info)), refused);
     }
 }
 
