@@ -38,12 +38,8 @@ export class Lease {
     readonly #granted: Moment;
 
     /** `sent` is the Moment at which the request that was granted was sent; the server began the lease later than that. */
-    constructor(private term: Term, private readonly maxHoldMs: number, private sent: Moment) {
+    constructor(public term: Term, private readonly maxHoldMs: number, public sent: Moment) {
         this.#granted = sent;
-    }
-
-    get marginMs(): number {
-        return this.term.marginMs;
     }
 
     /** The server has renewed at the request that was sent at this Moment. */
@@ -74,10 +70,5 @@ export class Lease {
     /** Whether the lease lasts for as long as the hold may, and cannot be renewed. */
     get isLast(): boolean {
         return this.term.leaseMs - this.sent.agoMs > this.maxHoldLeftMs - CLOCK_STEPS_MS;
-    }
-
-    /** Whether the machine seems to have been suspended since the last renewal was sent. */
-    get isBeforeJump(): boolean {
-        return this.sent.isBeforeJump;
     }
 }

@@ -199,7 +199,7 @@ export class Renewal {
         if (this.#state !== 'held') {
             return Infinity;
         }
-        if (this.#lease.isBeforeJump && !this.#isJumpSeen) {
+        if (this.#lease.sent.isBeforeJump && !this.#isJumpSeen) {
             this.#isJumpSeen = true;
             this.#renewAt = performance.now();
         }
@@ -215,7 +215,7 @@ export class Renewal {
         }
         // While a renewal is on its way nothing else is sent; but the clock goes on, whether the server answers or not.
         // A timer stands still while the machine is suspended: so it looks at the clocks at least once in a margin.
-        const sliceMs = Math.min(leftMs, Math.max(this.#lease.marginMs, SHORTEST_SLICE_MS));
+        const sliceMs = Math.min(leftMs, Math.max(this.#lease.term.marginMs, SHORTEST_SLICE_MS));
         return this.#isRenewing ? sliceMs : Math.min(sliceMs, dueMs);
     }
 

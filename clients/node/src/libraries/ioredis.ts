@@ -1,5 +1,7 @@
 // ioredis (and its fork iovalkey): one server, Sentinel or Cluster.
 
+import type { EventEmitter } from 'node:events';
+
 import slotOf from 'cluster-key-slot';
 
 import { isAnswer, isRefusal, isUntrusted, masked, PrimaryUnknown } from '../answers.js';
@@ -10,16 +12,14 @@ import { bounded } from '../timing.js';
 import type { Address, Connection, Library, Words } from './library.js';
 
 /** What is used of a client, or of a connection, of ioredis. */
-export interface Redis {
+export interface Redis extends EventEmitter {
     readonly status?: string;
     readonly isCluster?: boolean;
-    readonly options?: {
-        host?: string;
-        port?: number;
+    readonly options?: Partial<Address> & {
         path?: string;
         db?: number;
         name?: string;
-        sentinels?: readonly { host?: string; port?: number }[];
+        sentinels?: readonly Partial<Address>[];
         sentinelUsername?: string;
         sentinelPassword?: string;
         sentinelTLS?: object;
@@ -34,9 +34,6 @@ export interface Redis {
     disconnect(): void;
     nodes(role: 'master'): Redis[];
     refreshSlotsCache(callback: (value: unknown) => void): void;
-    on(event: string, listener: (word: string) => void): void;
-    once(event: string, listener: () => void): void;
-    listenerCount(event: string): number;
     subscribe(channel: string): Promise<unknown>;
     unsubscribe(channel: string): Promise<unknown>;
     ssubscribe(channel: string): Promise<unknown>;

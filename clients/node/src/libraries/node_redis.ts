@@ -1,6 +1,6 @@
 // node-redis (the package `redis`): createClient, createCluster and createSentinel.
 
-import { errorMonitor } from 'node:events';
+import { errorMonitor, type EventEmitter } from 'node:events';
 
 import slotOf from 'cluster-key-slot';
 
@@ -12,7 +12,7 @@ import { bounded } from '../timing.js';
 import type { Address, Connection, Library, Words } from './library.js';
 
 /** What is used of a client of one server, or of a connection. */
-export interface Plain {
+export interface Plain extends EventEmitter {
     readonly isOpen?: boolean;
     readonly isReady?: boolean;
     readonly options?: {
@@ -27,9 +27,6 @@ export interface Plain {
     /** node-redis 4 does not have it. */
     destroy?(): unknown;
     disconnect(): unknown;
-    on(event: string | symbol, listener: (error: unknown) => void): void;
-    once(event: string, listener: () => void): void;
-    off(event: string | symbol, listener: (error: unknown) => void): void;
     subscribe(channel: string, listener: () => void): Promise<unknown>;
     unsubscribe(channel: string): Promise<unknown>;
     sSubscribe(channel: string, listener: () => void): Promise<unknown>;
