@@ -130,8 +130,8 @@ impl Servers {
                 Err(error) => return Err(Failure::of_server(&node.peer, &error)),
             }
         }
-        let key = quoted(key);
-        let message = format!("{key} is no key of dsync: it has another type");
+        let (key, peer) = (quoted(key), &node.peer);
+        let message = format!("{key} is no key of dsync: at {peer} it has another type");
         Err(Failure::new(Status::Nothing, message))
     }
 
@@ -211,7 +211,7 @@ impl Servers {
         let Place::Sentinel(Sentinels { master, login, .. }) = &self.place else {
             return self.open(address);
         };
-        let mut sentinel = self.open_as(address, login)?;
+        let mut sentinel = self.open_as(address, login, Peer::sentinel(address, login))?;
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
         let Some((host, port)) = sentinel.ask::<Option<(String, u16)>>(&question)? else {
@@ -227,7 +227,7 @@ impl Servers {
         // A user who may not ask for the role learns it from the answers.
         if role.is_ok_and(is_other) {
             let message = format!(
-                "{}: the sentinel {} names it as primary, but it is none",
+                "{}: the {} names it as primary, but it is none",
                 node.peer, sentinel.peer
             );
             return Err(Failure::new(Status::Unreachable, message));
@@ -236,10 +236,15 @@ impl Servers {
     }
 
     fn open(&self, address: &ConnectionAddr) -> Result<Node> {
-        self.open_as(address, &self.login)
+        self.open_as(address, &self.login, Peer::new(address, &self.login))
     }
 
-    fn open_as(&self, address: &ConnectionAddr, login: &RedisConnectionInfo) -> Result<Node> {
+    fn open_as(
+        &self,
+        address: &ConnectionAddr,
+        login: &RedisConnectionInfo,
+        peer: Peer,
+    ) -> Result<Node> {
         let connect = || -> RedisResult<Connection> {
             let client = self.client(address, login)?;
             let connection = client.get_connection_with_timeout(self.timeout)?;
@@ -247,7 +252,6 @@ impl Servers {
             connection.set_write_timeout(Some(self.timeout))?;
             Ok(connection)
         };
-        let peer = Peer::new(address, login);
         let connection = connect().map_err(|error| Failure::of_server(&peer, &error))?;
         Ok(Node {
             peer,

@@ -19,6 +19,9 @@ use crate::text::plain;
 const LOG_IN: &str = "Give user and password in DSYNC_URL or with --user and --password-file, or the password in \
                       REDISCLI_AUTH.";
 
+const LOG_IN_AT_SENTINEL: &str = "Give user and password of the sentinels with --sentinel-user and \
+                                  --sentinel-password-file.";
+
 impl Failure {
     /// Returns the failure that an answer of a server, or of the way to it, is, in words that name the server.
     pub fn of_server(peer: &Peer, error: &RedisError) -> Failure {
@@ -32,8 +35,12 @@ fn explain(peer: &Peer, error: &RedisError) -> Failure {
     };
     let refused = |what: String, advice: &str| says(Status::Refused, what, advice);
     let detail = error.detail().unwrap_or_default();
+    let log_in = match peer.is_sentinel {
+        true => LOG_IN_AT_SENTINEL,
+        false => LOG_IN,
+    };
     match error.kind() {
-        ErrorKind::AuthenticationFailed => return refused(plain(error), LOG_IN),
+        ErrorKind::AuthenticationFailed => return refused(plain(error), log_in),
         ErrorKind::MasterNameNotFoundBySentinel => {
             let what = "no sentinel names a primary of this name that is up".into();
             return says(Status::Unreachable, what, UNKNOWN_MASTER);
@@ -63,7 +70,7 @@ fn explain(peer: &Peer, error: &RedisError) -> Failure {
             let (what, advice) = acl::denial(&peer.user, detail);
             refused(what, &advice)
         }
-        Some("NOAUTH" | "WRONGPASS") => refused(plain(error), LOG_IN),
+        Some("NOAUTH" | "WRONGPASS") => refused(plain(error), log_in),
         Some("READONLY") => refused(
             "this is a replica, which takes no writes".into(),
             "Give the primary's address, or use --sentinel or --cluster.",
@@ -107,8 +114,7 @@ fn explain(peer: &Peer, error: &RedisError) -> Failure {
 
 /// Returns what a sentinel that does not know the primary's name says.
 pub fn unknown_master(sentinel: &Peer, master: &str) -> Failure {
-    let message =
-        format!("--master '{master}': the sentinel {sentinel} knows no primary of this name");
+    let message = format!("--master '{master}': the {sentinel} knows no primary of this name");
     Failure::new(Status::Refused, format!("{message}\n{UNKNOWN_MASTER}"))
 }
 
@@ -171,7 +177,10 @@ fn of_connection(peer: &Peer, error: &RedisError) -> Failure {
     } else {
         (
             plain(error),
-            "Is this the right address? Give it with --url, --profile or DSYNC_URL.",
+            match peer.is_sentinel {
+                true => "Is this the right address? Give it with --sentinel.",
+                false => "Is this the right address? Give it with --url, --profile or DSYNC_URL.",
+            },
         )
     };
     Failure::new(Status::Unreachable, format!("{peer}: {what}\n{advice}"))
@@ -244,6 +253,7 @@ mod tests {
             address: "h:1".into(),
             user: "default".into(),
             has_tls: false,
+            is_sentinel: false,
         };
         for error in [
             redis::make_extension_error("ERR".into(), Some(detail.into())),

@@ -51,6 +51,7 @@ pub struct Peer {
     pub address: String,
     pub user: String,
     pub has_tls: bool,
+    pub is_sentinel: bool,
 }
 
 impl Peer {
@@ -59,6 +60,15 @@ impl Peer {
             address: address.to_string(),
             user: login.username().unwrap_or("default").to_owned(),
             has_tls: has_tls(address),
+            is_sentinel: false,
+        }
+    }
+
+    pub fn sentinel(address: &ConnectionAddr, login: &RedisConnectionInfo) -> Peer {
+        Peer {
+            address: format!("sentinel {address}"),
+            is_sentinel: true,
+            ..Peer::new(address, login)
         }
     }
 }

@@ -190,6 +190,39 @@ fn unknown_primary_and_what_is_no_sentinel_are_told() {
 }
 
 #[test]
+fn refusal_of_a_sentinel_names_the_sentinel_and_its_options() {
+    let server = Server::start();
+    let sentinel = watch(&server, 0);
+    let place = sentinel.nth(0);
+    place.ask("ACL SETUSER watcher on >secret +@all");
+    place.ask("ACL SETUSER blind on nopass -@all +@connection");
+    let address = format!("127.0.0.1:{}", place.port());
+    let name = format!("sentinel {address}: ");
+    for (user, words) in [
+        ("watcher", ["Password authentication failed", "--sentinel-user"]),
+        ("blind", ["the user 'blind'", "NOPERM"]),
+    ] {
+        let login = ["--sentinel-user", user, "--sentinel-pass", "wrong"];
+        let place = ["--sentinel", &address, "--master", "locks"];
+        for arguments in [&["ls"][..], &TAKE] {
+            let all = [&place[..], &login, arguments].concat();
+            let (status, _, stderr) = dsync("redis://127.0.0.1:1", &all).output();
+            assert_eq!(status, 76, "{stderr}");
+            let told = words.iter().all(|word| stderr.contains(word));
+            assert!(told && stderr.contains(&name), "{arguments:?}: {stderr}");
+        }
+    }
+    let away = ["--sentinel", "127.0.0.1:1", "--master", "locks", "ls"];
+    let (status, stderr) = failure(dsync("redis://127.0.0.1:1", &away));
+    let advice = "Give it with --sentinel.";
+    assert!(
+        status == 69 && stderr.contains("sentinel 127.0.0.1:1: "),
+        "{stderr}"
+    );
+    assert!(stderr.contains(advice), "{stderr}");
+}
+
+#[test]
 fn port_of_another_service_is_told() {
     // A web server, and a port with TLS that says so before it closes the connection.
     let answers: [&[u8]; 2] = [
