@@ -56,12 +56,7 @@ impl Servers {
             }
             Error::WorkFailed {
                 reason, attempts, ..
-            } => {
-                let (reason, after) = (printable(reason.as_bytes()), counted(*attempts, "attempt"));
-                let message =
-                    format!("{name} is given up after {after}; the last failed with: {reason}");
-                Failure::new(Status::GivenUp, message)
-            }
+            } => given_up(name, *attempts, reason),
             Error::HoldLost { loss, .. } => {
                 Failure::new(Status::Lost, format!("{name} was lost: {loss}"))
             }
@@ -117,6 +112,13 @@ impl Servers {
             way(&addresses[0], &self.login)?,
         ))
     }
+}
+
+/// Returns the failure of work that nobody will be told to do. `name` is the work in words.
+pub fn given_up(name: &str, attempts: u64, reason: &str) -> Failure {
+    let (after, reason) = (counted(attempts, "attempt"), printable(reason.as_bytes()));
+    let message = format!("{name} is given up after {after}; the last failed with: {reason}");
+    Failure::new(Status::GivenUp, message)
 }
 
 /// Returns how the certificates of these servers are checked, which have TLS in common.

@@ -4,10 +4,14 @@ use std::io::Write;
 use std::time::Duration;
 
 use dsync_client::{Client, Once as Work, Outcome};
+use redis::Value;
 use serde_json::json;
 
 use crate::args::{Attempt, Once};
 use crate::failure::{Failure, Result, Status, usage};
+use crate::family::Family;
+use crate::info::{number, of_reply, text};
+use crate::library::given_up;
 use crate::password;
 use crate::profile::variable;
 use crate::servers::Servers;
@@ -78,13 +82,28 @@ fn get(
         }
         // As it is: it is the worker's, and goes to a program.
         Outcome::Done { result, .. } => out.write_all(&result.unwrap_or_default())?,
+        Outcome::Failed { reason, attempts } => return Err(given_up(&name, attempts, &reason)),
         _ => {
             let message =
                 format!("{name} is not done; `dsync info` tells whether somebody is at work");
-            return Err(Failure::new(Status::Busy, message));
+            let not_done = Failure::new(Status::Busy, message);
+            return Err(failed(servers, key).unwrap_or(not_done));
         }
     }
     Ok(())
+}
+
+/// Returns the failure of work whose attempts have failed, unless somebody is at work or a delay lasts: then it may yet
+/// be done. `None` also where that cannot be told, because the user may only GET.
+fn failed(servers: &Servers, key: &str) -> Option<Failure> {
+    let mut node = servers.first().ok()?;
+    let command = Family::Once.command("INFO", key.as_bytes());
+    let reply: Value = servers.ask_about_key(&mut node, &command).ok()?.ok()?;
+    let info = of_reply(node.name(), servers.login.db(), key.as_bytes(), &reply)?;
+    let is_idle = text(&info, "state") == Some("idle");
+    let attempts = number(&info, "attempts").filter(|attempts| is_idle && *attempts > 0)?;
+    let reason = text(&info, "last_reason").unwrap_or_default();
+    Some(given_up(&quoted(key.as_bytes()), attempts, reason))
 }
 
 /// Ends the attempt, however often that has to be said.

@@ -67,7 +67,7 @@ pub struct Resume {
     after_help = "Examples:\n  dsync once get report:7\n  dsync once done report:7 --token-file token --result ok"
 )]
 pub enum Once {
-    /// Print the result of work that is done; exit status 75 while it is not
+    /// Print the result of work that is done; exit status 75 while it is not, 80 when it has failed and nobody is at work
     Get {
         #[arg(value_parser = utf8_key())]
         key: String,

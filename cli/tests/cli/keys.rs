@@ -173,6 +173,24 @@ fn once_tells_the_result_and_takes_the_end_of_an_attempt() {
 }
 
 #[test]
+fn work_whose_attempts_have_failed_is_told_with_the_reason() {
+    let server = Server::start();
+    let run = [
+        "run", "--once", "w", "--max", "1", "--", "sh", "-c", "exit 3",
+    ];
+    assert_eq!(server.dsync(&run).output().0, 3);
+    let get = || server.dsync(&["once", "get", "w"]).output();
+    let (status, _, stderr) = get();
+    assert_eq!(status, 80, "{stderr}");
+    let told = "'w' is given up after 1 attempt; the last failed with: exit status 3";
+    assert!(stderr.contains(told), "{stderr}");
+    server.ask("DONCE.BEGIN w TOKEN t");
+    assert_eq!(get().0, 75, "the next attempt is at work");
+    server.ask("DONCE.FAIL w t DELAY 60000");
+    assert_eq!(get().0, 75, "it is to be tried again");
+}
+
+#[test]
 fn end_of_an_attempt_whose_answer_was_lost_is_told_again() {
     for (verb, command) in [("done", "DONCE.DONE"), ("fail", "DONCE.FAIL")] {
         let server = Server::start();
