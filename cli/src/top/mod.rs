@@ -114,6 +114,10 @@ fn watch(
                 signal_hook::low_level::emulate_default_handler(signal)?;
                 return Ok(());
             }
+            None if view.is_paused => {
+                next_look = Instant::now() + options.interval;
+                Wish::Nothing
+            }
             None => {
                 next_look = Instant::now() + options.interval;
                 let looked = look(servers, &mut nodes, options.count);

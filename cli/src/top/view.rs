@@ -129,6 +129,8 @@ pub struct View {
     pub info: Option<Info>,
     /// What came of the last wish.
     pub notice: String,
+    /// Whether the servers are not asked until somebody goes on.
+    pub is_paused: bool,
 }
 
 impl View {
@@ -140,6 +142,7 @@ impl View {
             cursor: (None, 0),
             info: None,
             notice: String::new(),
+            is_paused: false,
         }
     }
 
@@ -156,6 +159,11 @@ impl View {
             return Wish::End;
         }
         self.notice.clear();
+        let is_typing = matches!(self.mode, Mode::Filter(_) | Mode::Question(..));
+        if !is_typing && matches!(key.code, KeyCode::Char('p' | ' ')) {
+            self.is_paused = !self.is_paused;
+            return Wish::Nothing;
+        }
         let (mode, wish) = match std::mem::replace(&mut self.mode, Mode::List) {
             Mode::List => self.press_in_list(key.code, told),
             Mode::Filter(text) => (self.press_in_filter(key.code, text), Wish::Nothing),
@@ -356,19 +364,23 @@ impl View {
         if !self.notice.is_empty() {
             return self.notice.clone();
         }
+        let pause = match self.is_paused {
+            true => "PAUSED, p goes on",
+            false => "p pause",
+        };
         let owner_of = |nth: usize| match self.holds().get(nth) {
             Some((fence, owner)) => format!("fence {fence} of {owner}"),
             None => "no hold".into(),
         };
         match &self.mode {
-            Mode::List => OF_THE_LIST.into(),
+            Mode::List => format!("{pause}   {OF_THE_LIST}"),
             Mode::Filter(text) => {
                 let text = printable(text.as_bytes());
                 format!("only keys like: {text}_   (* ? [a-z]; Enter, or Esc for no other)")
             }
             Mode::Key(_, holder) => {
                 let held = owner_of(*holder);
-                format!("{held}   ↑ ↓ another   r revoke   Esc back")
+                format!("{pause}   {held}   ↑ ↓ another   r revoke   Esc back")
             }
             Mode::Question(_, holder, fence) => match self.holds().get(*holder) {
                 Some((now, owner)) if now == fence => {

@@ -268,6 +268,35 @@ fn top_sorts_and_filters_what_it_shows() {
 }
 
 #[test]
+fn top_that_is_paused_keeps_its_picture() {
+    let server = Server::start();
+    let wait_for = |key: &str| {
+        server.ask(format!("DLOCK.ACQUIRE {key} PX 60000 TOKEN t"));
+        server.ask(format!("DLOCK.ACQUIRE {key} TOKEN u QUEUE 60000"));
+    };
+    let mut screen = Screen::of(&server, &["top", "--interval", "100ms"]);
+    screen.until_shows("Nobody waits.");
+    screen.until_shows("p pause");
+    screen.press("p");
+    screen.until_shows("PAUSED, p goes on");
+    wait_for("jobs");
+    // This takes as long as several looks would.
+    let once = ["top", "--once", "--interval", "500ms"];
+    assert!(server.dsync(&once).stdout().contains("jobs"));
+    // Each key of the keyboard draws the picture anew.
+    for order in ["the most waiters", "the longest held", "by name"] {
+        let last = screen.text().len();
+        screen.press("s");
+        until("it is drawn", || screen.text()[last..].contains(order));
+        assert!(!screen.text().contains("jobs"), "{}", screen.text());
+    }
+    screen.press(" ");
+    screen.until_shows("jobs");
+    screen.press("q");
+    assert_eq!(screen.process.status(), 0);
+}
+
+#[test]
 fn top_looks_into_a_key_and_revokes_after_a_question() {
     let server = Server::start();
     for owner in ["web-1", "web-2"] {
