@@ -1,17 +1,25 @@
 //! Addresses of servers: as people write them, as a node of a cluster tells them, and as messages show them.
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult};
 
 use crate::failure::{Result, usage};
 use crate::text::plain;
 
 const SENTINEL_PORT: u16 = 26379;
 
+/// Reads a URL, or one without its `redis://`.
+pub fn read(url: &str) -> RedisResult<ConnectionInfo> {
+    match url.into_connection_info() {
+        Err(_) if !url.contains("://") => format!("redis://{url}").into_connection_info(),
+        info => info,
+    }
+}
+
 /// Reads a URL. The error hides its password.
 pub fn parse_url(url: &str, accepts_insecure: bool) -> Result<ConnectionInfo> {
-    let info = url.into_connection_info().map_err(|error| {
+    let info = read(url).map_err(|error| {
         usage(format!(
-            "the URL {} cannot be read: {}\nA URL is redis://HOST:PORT, rediss://… or unix:///PATH.",
+            "the URL {} cannot be read: {}\nA URL is HOST:PORT, redis://HOST:PORT, rediss://… or unix:///PATH.",
             scheme_of(url),
             plain(&error)
         ))
@@ -57,8 +65,13 @@ pub fn parse_sentinels(
     addresses.iter().map(read).collect()
 }
 
+/// Whether a word that stands where no URL is expected is one, perhaps with a password.
+pub fn looks_like_url(word: &str) -> bool {
+    word.contains("://") || word.contains(':') && read(word).is_ok()
+}
+
 /// Returns the scheme of a URL, for a message: a password can stand anywhere behind it.
-fn scheme_of(url: &str) -> String {
+pub fn scheme_of(url: &str) -> String {
     let scheme = url.split_once("://").map(|parts| parts.0);
     scheme.map_or("…".into(), |scheme| format!("{scheme}://…"))
 }
@@ -144,6 +157,21 @@ mod tests {
             assert_eq!(failure.status, Status::Usage);
             assert!(!failure.message.contains("secret"), "{failure}");
         }
+    }
+
+    #[test]
+    fn url_may_lack_its_scheme() {
+        for (url, expected) in [
+            ("127.0.0.1:7000", "127.0.0.1:7000"),
+            ("redis:7000", "redis:7000"),
+            ("db.example", "db.example:6379"),
+            ("alice:secret@[::1]:7000/2", "::1:7000"),
+        ] {
+            let info = parse_url(url, false).unwrap();
+            assert_eq!(info.addr().to_string(), expected, "{url}");
+        }
+        assert!(looks_like_url("127.0.0.1:7000") && looks_like_url("http://h"));
+        assert!(!looks_like_url("jobs") && !looks_like_url("--owner"));
     }
 
     #[test]

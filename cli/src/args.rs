@@ -8,7 +8,7 @@ mod values;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Arg, ArgAction, Args, Parser, Subcommand};
 
 use crate::duration;
 use crate::family::Family;
@@ -22,7 +22,7 @@ The server is a Redis or Valkey server that has loaded the dsync module. Its opt
 it. Durations are written like 500ms, 90 (seconds), 5m, 1h30m or 7d.
 
 Environment:
-  DSYNC_URL       where the server is, without --url, --sentinel and --profile
+  DSYNC_URL       where the server is, without -h, -p, --url, --sentinel and --profile
   DSYNC_PROFILE   its name in ~/.config/dsync.toml, without these and DSYNC_URL
   REDIS_URL       where it is, without all of these
   REDISCLI_AUTH   the password, if neither an option nor the URL nor the profile has one
@@ -31,6 +31,7 @@ Environment:
 /// Run commands under locks of a Redis or Valkey server, and see who holds them
 #[derive(Parser, Debug)]
 #[command(name = "dsync", version, after_help = AFTER, max_term_width = 100)]
+#[command(disable_help_flag = true, arg = help())]
 pub struct Cli {
     #[command(flatten)]
     pub server: Server,
@@ -38,10 +39,18 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// Help without a short option: -h is the host.
+fn help() -> Arg {
+    let help = Arg::new("help").long("help").action(ArgAction::Help);
+    help.help("Print help").help_heading(None).global(true)
+}
+
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Run(Box<Run>),
+    #[command(visible_alias = "status")]
     Info(Info),
+    #[command(visible_alias = "holds")]
     Ls(Ls),
     Revoke(Revoke),
     Pause(Pause),
@@ -51,6 +60,7 @@ pub enum Command {
     #[command(subcommand)]
     Group(Group),
     Log(Log),
+    #[command(visible_alias = "contended")]
     Top(Top),
     /// Print the completion script of a shell: source <(dsync completions bash)
     Completions {
@@ -129,8 +139,8 @@ pub struct Log {
 /// Watch what is contended: who holds, who waits, rates and wait times
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Keys of the live view:\n  s sorts, / filters by a pattern, Enter looks into a key and r revokes one of its holds after a \
-                  question\n\nExamples:\n  dsync top\n  dsync top --once\n  dsync top --json --interval 10s"
+    after_help = "Keys of the live view:\n  s sorts, / filters by a pattern, p pauses, Enter looks into a key and r revokes one of its holds \
+                  after a question\n\nExamples:\n  dsync top\n  dsync top --once\n  dsync top --json --interval 10s"
 )]
 pub struct Top {
     /// Measure for one interval, print and end

@@ -28,6 +28,7 @@ mod servers;
 mod text;
 mod top;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
+use address::{looks_like_url, scheme_of};
 use args::{Cli, Command};
 use failure::{Failure, Result, Status};
 use servers::Servers;
@@ -53,7 +55,12 @@ fn main() -> ExitCode {
         // Help and version are no errors. What the terminal does not take is lost.
         Err(error) if !error.use_stderr() => {
             let _ = error.print();
-            return ExitCode::SUCCESS;
+            match has_more() {
+                true => Err(failure::usage(
+                    "what stands behind the option for help or the version was not carried out",
+                )),
+                false => Ok(0),
+            }
         }
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
@@ -70,10 +77,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether words stand behind the option that printed help or the version: a job, perhaps, which has not run.
+fn has_more() -> bool {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let prints = |word: &OsString| {
+        let word = word.to_string_lossy();
+        let is_cluster = word.starts_with('-') && !word.starts_with("--");
+        word == "--help" || word == "--version" || is_cluster && word.ends_with('V')
+    };
+    let position = words.iter().position(prints);
+    position.is_some_and(|nth| nth + 1 < words.len())
+}
+
 fn parse() -> std::result::Result<Task, clap::Error> {
     let mut command = Cli::command().subcommand(generate::subcommand());
     let matches = command.try_get_matches_from_mut(std::env::args_os());
-    let matches = matches.map_err(with_tip_for_dashes)?;
+    let matches = matches.map_err(with_tips)?;
     match generate::folder(&matches) {
         Some(folder) => Ok(Task::Generate(folder)),
         None => Cli::from_arg_matches(&matches)
@@ -82,9 +101,10 @@ fn parse() -> std::result::Result<Task, clap::Error> {
     }
 }
 
-/// Says how to give an option a value that begins with a dash. Such a word is an option of its own for clap, and it would
-/// be a value if `allow_hyphen_values` were set: then `--lock $KEY --try`, without a key, would hold the lock `--try`.
-fn with_tip_for_dashes(mut error: clap::Error) -> clap::Error {
+/// Says where a URL goes, what -h is, and how to give an option a value that begins with a dash. Such a word is an option
+/// of its own for clap, and it would be a value if `allow_hyphen_values` were set: then `--lock $KEY --try`, without a
+/// key, would hold the lock `--try`.
+fn with_tips(mut error: clap::Error) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
         _ => "",
@@ -94,27 +114,47 @@ fn with_tip_for_dashes(mut error: clap::Error) -> clap::Error {
         Some(ContextValue::StyledStrs(tips)) => tips.clone(),
         _ => Vec::new(),
     };
-    let example = match error.kind() {
-        ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => {
-            invalid.replace(" <", "=-").replace('>', "")
+    let dashed = "a value that begins with a dash follows '=': ";
+    let tip = match error.kind() {
+        ErrorKind::InvalidSubcommand if looks_like_url(text(ContextKind::InvalidSubcommand)) => {
+            "an address of the server follows --url: '--url ADDRESS'".to_owned()
+        }
+        ErrorKind::InvalidValue if !text(ContextKind::InvalidValue).is_empty() => return error,
+        ErrorKind::InvalidValue if invalid.starts_with("--host") => {
+            "-h is the host of the server; help is '--help'".to_owned()
+        }
+        ErrorKind::InvalidValue => {
+            format!("{dashed}'{}'", invalid.replace(" <", "=-").replace('>', ""))
         }
         // A word that is nearly an option is a mistyped one.
         ErrorKind::UnknownArgument
             if !tips.is_empty() && error.get(ContextKind::SuggestedArg).is_none() =>
         {
-            format!("--OPTION={invalid}")
+            format!("{dashed}'--OPTION={invalid}'")
         }
         _ => return error,
     };
-    let tip = format!("a value that begins with a dash follows '=': '{example}'");
     tips.push(tip.into());
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     error
 }
 
-/// Returns the error of a wrong command line, which begins as all errors do.
+/// Returns the error of a wrong command line, which begins as all errors do. A URL in it is not repeated: it can have a
+/// password.
 fn usage(error: &clap::Error) -> Failure {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    for kind in [
+        ContextKind::InvalidSubcommand,
+        ContextKind::InvalidArg,
+        ContextKind::InvalidValue,
+    ] {
+        match error.get(kind) {
+            Some(ContextValue::String(word)) if looks_like_url(word) => {
+                text = text.replace(word, &scheme_of(word));
+            }
+            _ => {}
+        }
+    }
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     Failure::new(Status::Usage, text.trim_end())
 }

@@ -5,8 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use redis::IntoConnectionInfo;
-
+use crate::address;
 use crate::args;
 use crate::failure::{Failure, Result, Status};
 
@@ -42,8 +41,7 @@ pub fn check_mode(metadata: &Metadata) -> std::result::Result<(), String> {
 
 /// Whether a URL has a password.
 pub fn is_in(url: &str) -> bool {
-    let info = url.into_connection_info();
-    info.is_ok_and(|info| info.redis_settings().password().is_some())
+    address::read(url).is_ok_and(|info| info.redis_settings().password().is_some())
 }
 
 /// Returns a warning if the command line, which `ps` shows to others, has a password.
@@ -73,6 +71,8 @@ mod tests {
         given.url.push("redis://alice:secret@h".into());
         assert!(warning(&given).is_some_and(|warning| !warning.contains("secret")));
         given.url = vec!["unix:///socket?pass=secret".into()];
+        assert!(warning(&given).is_some());
+        given.url = vec!["alice:secret@h:7000".into()];
         assert!(warning(&given).is_some());
         given.url.clear();
         given.sentinel_pass = Some("secret".into());

@@ -1,6 +1,6 @@
 //! Servers with a name: the file `dsync.toml` of a user.
 //!
-//! What says where the server is, from the first that is there: `--url` or `--sentinel`; `--profile`; `DSYNC_URL`;
+//! What says where the server is, from the first that is there: `--url`, `-h` and `-p`, or `--sentinel`; `--profile`; `DSYNC_URL`;
 //! `DSYNC_PROFILE`; `REDIS_URL`; the file's `default`. A profile is taken whole, so that no password goes to the server
 //! of another; options besides replace single fields of it.
 
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::io::ErrorKind;
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, de};
@@ -85,6 +86,19 @@ pub fn complete(given: &args::Server) -> Result<args::Server> {
         ));
     }
     let mut options = given.clone();
+    if given.host.is_some() || given.port.is_some() {
+        if says_where || given.profile.is_some() {
+            return Err(usage(
+                "-h and -p name the server: leave out --url, --sentinel and --profile",
+            ));
+        }
+        let host = given.host.as_deref().unwrap_or("127.0.0.1");
+        let is_ipv6 = host.parse::<Ipv6Addr>().is_ok();
+        let (open, close) = if is_ipv6 { ("[", "]") } else { ("", "") };
+        let port = given.port.unwrap_or(6379);
+        options.url = vec![format!("redis://{open}{host}{close}:{port}")];
+        return Ok(options);
+    }
     if says_where {
         return Ok(options);
     }

@@ -89,8 +89,11 @@ pub fn revoke(node: &mut Node, place: &Place, family: &str, fence: u64) -> Resul
         return Ok(false);
     };
     node.select(place.db)?;
-    let ended: u64 = node.ask(family.command("REVOKE", &place.key).arg(fence))?;
-    Ok(ended == 1)
+    let ended: Result<u64> = node.ask(family.command("REVOKE", &place.key).arg(fence));
+    let of_key = |failure: Failure| {
+        Failure::new(failure.status, format!("{}: {failure}", quoted(&place.key)))
+    };
+    Ok(ended.map_err(of_key)? == 1)
 }
 
 /// Shows the holds and asks on the terminal. Without a terminal nobody can agree, so that is an error.

@@ -12,7 +12,13 @@ use crate::duration;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub struct Server {
-    /// Where the server is: redis://, rediss:// (TLS) or unix:// [default: DSYNC_URL, REDIS_URL, a profile, or
+    /// The host of the server, as redis-cli has it [default: 127.0.0.1, where --port is given]
+    #[arg(short = 'h', long, global = true)]
+    pub host: Option<String>,
+    /// The port of the server [default: 6379, where --host is given]
+    #[arg(short, long, global = true, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Where the server is: HOST:PORT, redis://, rediss:// (TLS) or unix:// [default: DSYNC_URL, REDIS_URL, a profile, or
     /// redis://127.0.0.1:6379]
     ///
     /// redis://USER:PASSWORD@HOST:PORT/DATABASE, rediss:// for TLS, or

@@ -228,6 +228,34 @@ fn tls_checks_the_server_and_shows_a_certificate() {
 }
 
 #[test]
+fn host_and_port_are_given_as_to_redis_cli() {
+    let server = Server::start();
+    let port = server.port().to_string();
+    let here = format!("127.0.0.1:{port}");
+    for options in [
+        &["-h", "127.0.0.1", "-p", &port][..],
+        &["--host=localhost", "--port", &port],
+        &["-h", "127.0.0.1", "-p", &port, "-n", "3"],
+        &["-p", &port],
+        &["-h", &here],
+        &["-u", &here],
+    ] {
+        let all = [options, &["run", "--lock", "k", "--", "echo", "ran"]].concat();
+        let ran = dsync("redis://127.0.0.1:1", &all).stdout();
+        assert_eq!(ran, "ran\n", "{options:?}");
+    }
+    for other in [
+        &["--url", "redis://h"][..],
+        &["--profile", "p"],
+        &["--sentinel", "h", "--master", "m"],
+    ] {
+        let all = [&["-p", &port], other, &["ls"]].concat();
+        let (status, _, stderr) = dsync("redis://127.0.0.1:1", &all).output();
+        assert!(status == 64 && stderr.contains("-h and -p"), "{stderr}");
+    }
+}
+
+#[test]
 fn run_survives_a_failover_by_sentinel() {
     let (mut primary, folder) = (Server::start(), Folder::new());
     let replica = Server::builder().replica_of(&primary).start();

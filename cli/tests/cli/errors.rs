@@ -95,9 +95,11 @@ fn refusals_are_told_in_own_words() {
         ),
         (&["revoke", "k", "1"], "no key of dsync"),
     ];
+    let here = format!("127.0.0.1:{}", server.port());
     for (arguments, text) in cases {
         let (_, stderr) = failure(server.dsync(arguments));
         assert!(stderr.contains(text), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(&here) && stderr.contains('\''), "{stderr}");
         for code in ["WRONGTYPE", "NOLIMIT", "TOOMANY"] {
             assert!(!stderr.contains(code), "{stderr}");
         }
@@ -280,6 +282,61 @@ fn usage_errors_begin_as_all_others_and_keep_their_hints() {
     assert!(status == 0 && stdout.contains("Usage: dsync"));
     let (status, _, stderr) = dsync("redis://127.0.0.1:1", &[]).output();
     assert!(status == 64 && stderr.contains("Usage: dsync"), "{stderr}");
+}
+
+#[test]
+fn line_that_runs_no_job_never_succeeds() {
+    let job = ["run", "--lock", "a", "--", "true"];
+    for (arguments, text) in [
+        ([&["-h"][..], &job].concat(), "--help"),
+        ([&["-V"][..], &job].concat(), "not carried out"),
+        ([&["-cV"][..], &job].concat(), "not carried out"),
+        ([&["--help"][..], &job].concat(), "not carried out"),
+        (
+            vec!["run", "--lock", "a", "-h", "--", "true"],
+            "help is '--help'",
+        ),
+        (
+            vec!["run", "--lock", "a", "--help", "--", "true"],
+            "not carried out",
+        ),
+        (
+            vec!["run", "--lock", "a", "--version", "--", "true"],
+            "unexpected",
+        ),
+        (
+            vec!["help", "run", "--lock", "a", "--", "true"],
+            "unrecognized",
+        ),
+        (vec!["-h"], "help is '--help'"),
+        (vec!["ls", "-h"], "help is '--help'"),
+        (vec!["run", "-p"], "--port"),
+    ] {
+        let (status, stderr) = failure(dsync("redis://127.0.0.1:1", &arguments));
+        assert_eq!(status, 64, "{arguments:?}: {stderr}");
+        assert!(stderr.contains(text), "{arguments:?}: {stderr}");
+    }
+    for arguments in [&["run", "--help"][..], &["help", "run"], &["-V"]] {
+        dsync("redis://127.0.0.1:1", arguments).stdout();
+    }
+}
+
+#[test]
+fn address_in_a_wrong_place_is_told_without_its_password() {
+    let url = "rediss://alice:top secret@h:7000/2";
+    for (arguments, text) in [
+        (&[url, "ls"][..], "follows --url"),
+        (&["alice:secret@h:7000", "ls"], "follows --url"),
+        (&["unix:///socket?pass=secret", "ls"], "follows --url"),
+        (&["127.0.0.1:7000", "ls"], "follows --url"),
+        (&["top", url], "unexpected argument 'rediss://…'"),
+        (&["-p", url, "ls"], "'rediss://…'"),
+        (&["ls", "-u", "alice:secret@h:x"], "cannot be read"),
+    ] {
+        let (status, stderr) = failure(dsync("redis://127.0.0.1:1", arguments));
+        assert!(status == 64 && stderr.contains(text), "{stderr}");
+        assert!(!stderr.contains("secret"), "{stderr}");
+    }
 }
 
 #[test]

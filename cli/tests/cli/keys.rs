@@ -191,6 +191,21 @@ fn work_whose_attempts_have_failed_is_told_with_the_reason() {
 }
 
 #[test]
+fn words_of_the_server_are_subcommands() {
+    let server = Server::start();
+    server.ask("DLOCK.ACQUIRE nightly PX 60000 TOKEN t OWNER web-1");
+    assert!(server.dsync(&["holds"]).stdout().contains("nightly"));
+    let status = server.dsync(&["status", "nightly"]).stdout();
+    assert!(status.starts_with("lock 'nightly' of"), "{status}");
+    let contended = ["contended", "--once", "--interval", "100ms"];
+    assert!(server.dsync(&contended).stdout().contains("Nobody waits."));
+    let help = server.dsync(&["--help"]).stdout();
+    for alias in ["status", "holds", "contended"] {
+        assert!(help.contains(&format!("{alias}]")), "{alias}: {help}");
+    }
+}
+
+#[test]
 fn end_of_an_attempt_whose_answer_was_lost_is_told_again() {
     for (verb, command) in [("done", "DONCE.DONE"), ("fail", "DONCE.FAIL")] {
         let server = Server::start();
