@@ -6,6 +6,7 @@ mod server;
 mod values;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args, Parser, Subcommand};
@@ -66,6 +67,18 @@ pub enum Command {
     Completions {
         shell: clap_complete::Shell,
     },
+}
+
+// What other programs call. It is no part of the definition above, so neither pages nor completions name it. This is no
+// doc comment, because that would become the description of the tool.
+#[derive(Subcommand, Debug)]
+pub enum Hidden {
+    /// Write the man pages and shell completions into a folder
+    #[command(hide = true)]
+    Generate { folder: PathBuf },
+    /// Print what can stand at the end of the line on stdin
+    #[command(hide = true)]
+    Complete { shell: clap_complete::Shell },
 }
 
 /// List the holds: who holds what, since when, and how long the lease still is

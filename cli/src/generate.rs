@@ -1,13 +1,12 @@
 //! The man pages and shell completions, made of the command line's definition, so that they say what it says.
 //!
-//! `dsync generate` is for those who make packages. It is no part of that definition, so neither pages nor completions
-//! name it.
+//! `dsync generate` is for those who make packages.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{Arg, ArgMatches, Command, CommandFactory, value_parser};
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -15,11 +14,9 @@ use clap_mangen::roff::{Roff, roman};
 use crate::args::Cli;
 use crate::failure::Result;
 
-const NAME: &str = "generate";
-const FOLDER: &str = "folder";
-
-/// What the library's script for bash, unlike those for zsh and fish, does not know: behind `--` stands a command.
-const BEHIND_DASHES: &str = r#"
+/// Asks for the names that live. The library's script for bash, unlike those for zsh and fish, does not know either that
+/// behind `--` stands a command.
+const LIVE_IN_BASH: &str = r#"
 _dsync_or_command() {
     local at
     for ((at = 1; at < COMP_CWORD; at++)); do
@@ -34,24 +31,34 @@ _dsync_or_command() {
             return
         fi
     done
-    _dsync "$@"
+    mapfile -t COMPREPLY < <(printf '%s\n%s' "${COMP_LINE:0:COMP_POINT}" "$2" | "$1" complete bash 2>/dev/null)
+    ((${#COMPREPLY[@]})) || _dsync "$@"
 }
 "#;
 
-/// Returns the subcommand, to be added to those of the definition.
-pub fn subcommand() -> Command {
-    let folder = Arg::new(FOLDER).value_parser(value_parser!(PathBuf));
-    Command::new(NAME)
-        .about("Write the man pages and shell completions into a folder")
-        .hide(true)
-        .arg(folder.required(true))
+const LIVE_IN_ZSH: &str = r#"
+_dsync_live() {
+    local -a live
+    live=(${(f)"$(print -r -- "$dsync_words $IPREFIX$PREFIX" | $dsync_words[1] complete zsh 2>/dev/null)"})
+    if (( $#live )); then compadd -- $live; else _default; fi
 }
 
-/// Returns the folder if the subcommand was given.
-pub fn folder(matches: &ArgMatches) -> Option<PathBuf> {
-    let matches = matches.subcommand_matches(NAME)?;
-    matches.get_one(FOLDER).cloned()
-}
+_dsync() {
+    # The words as they were before the subcommand took its own.
+    local -a dsync_words
+    dsync_words=("${(@)words[1,CURRENT-1]}")
+"#;
+
+const LIVE_IN_FISH: &str = r#"
+function __dsync_live
+    set -l program (commandline -opc)[1]
+    commandline -cp | $program complete fish 2>/dev/null
+end
+
+complete -c dsync -n "not __fish_dsync_needs_command" -a "(__dsync_live)"
+complete -c dsync -n "__fish_dsync_using_subcommand run" -l lock -l semaphore -l once -l group -ra "(__dsync_live)"
+complete -c dsync -n "__fish_dsync_using_subcommand ls holds revoke" -l owner -ra "(__dsync_live)"
+"#;
 
 /// Writes `man/dsync.1`, a page for each subcommand and theirs, and `completions/` for the shells that packages install
 /// them for.
@@ -76,15 +83,19 @@ pub fn run(folder: &Path) -> Result<()> {
 pub fn completions(shell: Shell, out: &mut impl Write) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "dsync", &mut script);
-    if shell == Shell::Bash {
-        let text = String::from_utf8_lossy(&script);
-        let own = "complete -F _dsync ";
-        script = text
-            .replace(own, "complete -F _dsync_or_command ")
-            .into_bytes();
-        script.extend(BEHIND_DASHES.as_bytes());
-    }
-    out.write_all(&script)?;
+    let script = String::from_utf8_lossy(&script).into_owned();
+    let script = match shell {
+        Shell::Bash => {
+            script.replace("complete -F _dsync ", "complete -F _dsync_or_command ") + LIVE_IN_BASH
+        }
+        Shell::Zsh => {
+            let script = script.replace(":_default'", ":_dsync_live'");
+            script.replacen("\n_dsync() {\n", LIVE_IN_ZSH, 1)
+        }
+        Shell::Fish => script + LIVE_IN_FISH,
+        _ => script,
+    };
+    out.write_all(script.as_bytes())?;
     Ok(())
 }
 

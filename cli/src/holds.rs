@@ -74,9 +74,14 @@ impl Hold {
 
 /// Lists the holds of one server, of all databases; those of one owner if a pattern is given.
 pub fn list(node: &mut Node, owner: Option<&str>) -> Result<Vec<Hold>> {
+    first_pages(node, owner, u32::MAX)
+}
+
+/// Lists those of the first pages, of [`PAGE`] holds each.
+pub fn first_pages(node: &mut Node, owner: Option<&str>, pages: u32) -> Result<Vec<Hold>> {
     let mut holds = Vec::new();
     let mut cursor = "0".to_owned();
-    loop {
+    for _ in 0..pages {
         let mut page = redis::cmd("DSYNC.HOLDS");
         page.arg(&cursor).arg("COUNT").arg(PAGE);
         if let Some(pattern) = owner {
@@ -85,8 +90,9 @@ pub fn list(node: &mut Node, owner: Option<&str>) -> Result<Vec<Hold>> {
         let (next, rows): (String, Vec<Row>) = node.ask(&page)?;
         holds.extend(rows.into_iter().map(Hold::of));
         if next == "0" {
-            return Ok(holds);
+            break;
         }
         cursor = next;
     }
+    Ok(holds)
 }

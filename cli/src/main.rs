@@ -3,6 +3,7 @@
 mod acl;
 mod address;
 mod args;
+mod complete;
 mod connect;
 mod duration;
 mod explain;
@@ -30,27 +31,29 @@ mod top;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches};
+use clap::{CommandFactory, FromArgMatches, Subcommand};
 
 use address::{looks_like_url, scheme_of};
-use args::{Cli, Command};
+use args::{Cli, Command, Hidden};
 use failure::{Failure, Result, Status};
 use servers::Servers;
 use text::say;
 
 /// What the command line asks for.
 enum Task {
-    Generate(PathBuf),
+    Hidden(Hidden),
     Command(Box<Cli>),
 }
 
 fn main() -> ExitCode {
+    // Fails only if one was chosen already, which is nowhere done.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let done = match parse() {
-        Ok(Task::Generate(folder)) => generate::run(&folder).map(|()| 0),
+        Ok(Task::Hidden(Hidden::Generate { folder })) => generate::run(&folder).map(|()| 0),
+        Ok(Task::Hidden(Hidden::Complete { shell })) => complete::run(shell).map(|()| 0),
         Ok(Task::Command(cli)) => carry_out(&cli),
         // Help and version are no errors. What the terminal does not take is lost.
         Err(error) if !error.use_stderr() => {
@@ -90,12 +93,12 @@ fn has_more() -> bool {
 }
 
 fn parse() -> std::result::Result<Task, clap::Error> {
-    let mut command = Cli::command().subcommand(generate::subcommand());
+    let mut command = Hidden::augment_subcommands(Cli::command());
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let matches = matches.map_err(with_tips)?;
-    match generate::folder(&matches) {
-        Some(folder) => Ok(Task::Generate(folder)),
-        None => Cli::from_arg_matches(&matches)
+    match Hidden::from_arg_matches(&matches) {
+        Ok(hidden) => Ok(Task::Hidden(hidden)),
+        Err(_) => Cli::from_arg_matches(&matches)
             .map(|cli| Task::Command(Box::new(cli)))
             .map_err(|error| error.format(&mut command)),
     }
@@ -143,16 +146,11 @@ fn with_tips(mut error: clap::Error) -> clap::Error {
 /// password.
 fn usage(error: &clap::Error) -> Failure {
     let mut text = error.to_string();
-    for kind in [
-        ContextKind::InvalidSubcommand,
-        ContextKind::InvalidArg,
-        ContextKind::InvalidValue,
-    ] {
-        match error.get(kind) {
-            Some(ContextValue::String(word)) if looks_like_url(word) => {
-                text = text.replace(word, &scheme_of(word));
-            }
-            _ => {}
+    for (_, value) in error.context() {
+        if let ContextValue::String(word) = value
+            && looks_like_url(word)
+        {
+            text = text.replace(word, &scheme_of(word));
         }
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -161,8 +159,6 @@ fn usage(error: &clap::Error) -> Failure {
 
 /// Carries out a command. Returns its exit status.
 fn carry_out(cli: &Cli) -> Result<u8> {
-    // Fails only if one was chosen already, which is nowhere done.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let is_quiet = matches!(&cli.command, Command::Run(options) if options.quiet);
     let servers = || -> Result<Servers> {
         let servers = Servers::of(&cli.server)?;

@@ -170,6 +170,11 @@ fn tls_checks_the_server_and_shows_a_certificate() {
     let mut list = trusted.to_vec();
     list.push("ls");
     assert_eq!(dsync(&url, &list).output().0, 0);
+    let held = ["run", "--lock", "k", "--", "sh", "-c"];
+    let ask = "printf 'dsync %s info ' \"$0\" | \"$1\" complete zsh";
+    let (tool, line) = (env!("CARGO_BIN_EXE_dsync"), trusted.join(" "));
+    let all = [&trusted[..], &held, &[ask, &line, tool]].concat();
+    assert_eq!(dsync(&url, &all).stdout(), "k\n", "TAB asks with TLS, too");
     // --cacert asks for TLS also with a redis:// URL.
     assert_eq!(run(&format!("redis://localhost:{port}"), &trusted).0, 0);
     assert_eq!(
@@ -237,7 +242,6 @@ fn host_and_port_are_given_as_to_redis_cli() {
         &["--host=localhost", "--port", &port],
         &["-h", "127.0.0.1", "-p", &port, "-n", "3"],
         &["-p", &port],
-        &["-h", &here],
         &["-u", &here],
     ] {
         let all = [options, &["run", "--lock", "k", "--", "echo", "ran"]].concat();

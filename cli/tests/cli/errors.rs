@@ -201,7 +201,10 @@ fn refusal_of_a_sentinel_names_the_sentinel_and_its_options() {
     let address = format!("127.0.0.1:{}", place.port());
     let name = format!("sentinel {address}: ");
     for (user, words) in [
-        ("watcher", ["Password authentication failed", "--sentinel-user"]),
+        (
+            "watcher",
+            ["Password authentication failed", "--sentinel-user"],
+        ),
         ("blind", ["the user 'blind'", "NOPERM"]),
     ] {
         let login = ["--sentinel-user", user, "--sentinel-pass", "wrong"];
@@ -280,6 +283,7 @@ fn usage_errors_begin_as_all_others_and_keep_their_hints() {
     }
     let (status, stdout, _) = dsync("redis://127.0.0.1:1", &["--help"]).output();
     assert!(status == 0 && stdout.contains("Usage: dsync"));
+    assert!(stdout.starts_with("Run commands under locks"), "{stdout}");
     let (status, _, stderr) = dsync("redis://127.0.0.1:1", &[]).output();
     assert!(status == 64 && stderr.contains("Usage: dsync"), "{stderr}");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::{Folder, Tool, dsync};
+use crate::support::{Folder, Server, Tool, ToolFor, dsync};
 
 fn tool(arguments: &[&str]) -> Tool {
     dsync("redis://127.0.0.1:1", arguments)
@@ -20,6 +20,93 @@ fn offered(script: &str, words: &[&str]) -> Vec<String> {
     let output = Command::new("bash").arg("-c").arg(script).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(str::to_owned).collect()
+}
+
+/// Returns what bash offers at the end of a line, for the piece of its last word that readline replaces.
+fn offered_live(script: &str, line: &str, piece: &str) -> Vec<String> {
+    let tool = env!("CARGO_BIN_EXE_dsync");
+    let script = format!(
+        ". '{script}'; _dsync() {{ COMPREPLY=(static); }}; COMP_LINE=$1; COMP_POINT=${{#1}}; \
+         _dsync_or_command '{tool}' \"$2\" x; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let mut bash = Command::new("bash");
+    let bash = bash.args(["-c", &script, "bash", line, piece]);
+    let output = bash.env_remove("DSYNC_URL").output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_keys_fences_and_owners_that_live() {
+    let (server, folder) = (Server::start(), Folder::new());
+    tool(&["generate", &folder.text(".")]).stdout();
+    let bash = folder.text("completions/dsync.bash");
+    for (command, key, owner) in [
+        ("DLOCK.ACQUIRE", "job:1", "web-1"),
+        ("DLOCK.ACQUIRE", "job:2", "web-2"),
+        ("DONCE.BEGIN", "it's $(x)", "w*"),
+        ("DLOCK.ACQUIRE", "\\x1b[2J", "\\x1b"),
+    ] {
+        server.ask(format!(
+            "{command} \"{key}\" PX 60000 TOKEN t OWNER \"{owner}\""
+        ));
+    }
+    let mut client = server.connect();
+    client.ask("SELECT 1");
+    client.ask("DLOCK.ACQUIRE other PX 60000 TOKEN t");
+    let port = server.port();
+    let offers = |line: &str, piece: &str, expected: &[&str]| {
+        let line = format!("dsync -p {port} {line}");
+        assert_eq!(offered_live(&bash, &line, piece), expected, "{line}");
+    };
+    let work = "it\\'s\\ \\$\\(x\\)";
+    offers("info ", "", &[work, "job:1", "job:2"]);
+    offers("info job:", "", &["1", "2"]);
+    offers("-n 1 info ", "", &["other"]);
+    offers("run --lock ", "", &["job:1", "job:2"]);
+    offers("run --lock=job:1", "1", &["1"]);
+    offers("once get ", "", &[work]);
+    offers("once get \"it", "it", &["static"]);
+    offers("revoke --owner ", "", &["web-1", "web-2"]);
+    let fence = server.dsync(&["ls", "job:2", "--json"]).stdout();
+    let fence: serde_json::Value = serde_json::from_str(&fence).unwrap();
+    offers("revoke job:2 ", "", &[&fence[0]["fence"].to_string()]);
+    offers("status \"job:", "job:", &["job:1", "job:2"]);
+    offers("holds 'it", "it", &["static"]);
+    for line in [
+        "info nothing",
+        "info job:1 ",
+        "group info ",
+        "pause job:1 ",
+        "run --lock job:1 ",
+        "run --lock a -- x --lock ",
+        "run --owner ",
+        "-a x",
+        "-q info ",
+    ] {
+        offers(line, "", &["static"]);
+    }
+    server.ask("CONFIG SET requirepass secret");
+    offers("info ", "", &["static"]);
+    offers("-a secret info job", "job", &["job:1", "job:2"]);
+}
+
+#[test]
+fn completion_without_a_server_is_silent() {
+    let folder = Folder::new();
+    tool(&["generate", &folder.text(".")]).stdout();
+    let bash = folder.text("completions/dsync.bash");
+    for options in [
+        "-p 1",
+        "-p x",
+        "-u http://h",
+        "--profile none",
+        "-u $(echo x)",
+    ] {
+        let line = format!("dsync {options} info ");
+        assert_eq!(offered_live(&bash, &line, ""), ["static"], "{line}");
+    }
 }
 
 #[test]
