@@ -3,10 +3,16 @@
 #
 #     dsync      the module, in the folder that Debian's services may load from; the example configuration; the docs;
 #                contrib/ with the alerts, the dashboard and the exporter's script, in /usr/share/doc/dsync/contrib
-#     dsync-cli  the command-line tool with its man pages and completions
+#     dsync-cli  the command-line tool with its man pages and completions, also under the name dsync
 #
-# They are two packages, because the module belongs on the hosts with a server and the tool on those with the jobs, and
-# because dovecot-core has a /usr/bin/dsync too: whoever runs both a mail server and Redis can still install the module.
+# They are two packages, because the module belongs on the hosts with a server and the tool on those with the jobs.
+#
+# dovecot-core has a program, a man page and a command dsync too, and Debian's policy (10.1) lets two packages neither
+# have the same file nor conflict for that reason. So the tool's files are named dsync-cli, and its postinst links the
+# name dsync to them where no package has it (packaging/debian/dsync-cli.names). dpkg replaces these links when
+# dovecot-core is installed later, and a trigger brings them back when it is removed. Rejected: update-alternatives, which
+# is for programs that do the same, and would replace dovecot's dsync, as that is a link; a diversion, which would take
+# away the other package's program.
 #
 # The packages are put together with dpkg-dev alone: dpkg-shlibdeps finds the libraries they depend on, dpkg-gencontrol
 # fills in the rest of packaging/debian/control, dpkg-deb packs. Rejected: cargo-deb, because it takes minutes to build
@@ -57,6 +63,9 @@ pack() {
             install -m 755 "$debian/$1.$script" "$root/DEBIAN/$script"
         fi
     done
+    if [ -f "$debian/$1.triggers" ]; then
+        install -m 644 "$debian/$1.triggers" "$root/DEBIAN/triggers"
+    fi
     (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
     (cd "$work" && dpkg-shlibdeps -T"$1.substvars" -e"$1$2")
     dpkg-gencontrol -c"$debian/control" -l"$debian/changelog" -T"$work/$1.substvars" -f"$work/files" -P"$root" -p"$1"
@@ -78,11 +87,20 @@ pack dsync /usr/lib/redis/modules/dsync.so
 sh scripts/stage.sh tool "$work/dsync-cli"
 (
     cd "$work/dsync-cli/usr/share"
+    mv ../bin/dsync ../bin/dsync-cli
+    mv man/man1/dsync.1 man/man1/dsync-cli.1
     gzip -9n man/man1/*.1
-    # Where Debian's zsh looks for what packages bring.
-    mkdir -p zsh/vendor-completions
-    mv zsh/site-functions/_dsync zsh/vendor-completions/
+    # The completions are for both names. bash and fish look for a file with the name of the command; zsh reads from each
+    # file which command it is for, so it has two, in the folder where Debian's zsh looks for what packages bring.
+    mv bash-completion/completions/dsync bash-completion/completions/dsync-cli
+    sed -i 's/ -o default dsync$/& dsync-cli/' bash-completion/completions/dsync-cli
+    mv fish/vendor_completions.d/dsync.fish fish/vendor_completions.d/dsync-cli.fish
+    echo 'complete -c dsync-cli -w dsync' >>fish/vendor_completions.d/dsync-cli.fish
+    mkdir -p dsync-cli zsh/vendor-completions
+    mv zsh/site-functions/_dsync dsync-cli/
     rmdir zsh/site-functions
+    sed -e '1s/dsync/dsync-cli/' -e 's/= "_dsync" /= "_dsync-cli" /' dsync-cli/_dsync >zsh/vendor-completions/_dsync-cli
 )
+install -m 644 "$debian/dsync-cli.names" "$work/dsync-cli/usr/share/dsync-cli/names"
 add_docs dsync-cli cli/Cargo.toml
-pack dsync-cli /usr/bin/dsync
+pack dsync-cli /usr/bin/dsync-cli

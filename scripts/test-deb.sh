@@ -1,7 +1,8 @@
 #!/bin/sh
 # test-deb.sh: tests the packages of `make deb` as a user of Debian meets them: installed by apt beside Debian's
 # redis-server and valkey-server, loaded by the command line of their services under the restrictions of their units,
-# used, and removed again. Their pages have no dead link.
+# used, and removed again. Their pages have no dead link. The tool shares the name dsync with dovecot-core, whichever comes
+# first; a package of that name with dovecot's files, made here, stands in for it.
 #
 # Everything happens in a copy of this machine's root folder that exists only while the test runs: an overlay in a mount
 # namespace, with its changes in memory, and the servers in a network and a process namespace. So no package of the
@@ -86,13 +87,14 @@ test_in_copy() {
         # The network of the copy is its own from here on, so that the port of the service is free.
         unshare --net sh scripts/test-deb.sh service "$changes" "$service"
     done
+    test_shared_name
     remove_packages
     [ "${LINTIAN:-}" != yes ] || check_with_lintian
 }
 
 install_servers() {
     # What this machine has of them could have settings of its own.
-    for package in redis-server valkey-server dsync dsync-cli; do
+    for package in redis-server valkey-server dovecot-core dsync dsync-cli; do
         in_copy apt-get -q -y purge "$package" >/dev/null 2>&1 || true
     done
     in_copy apt-get -q update >/dev/null
@@ -147,15 +149,15 @@ install_packages() {
     done
     damaged=$(in_copy dpkg --verify dsync dsync-cli)
     [ -z "$damaged" ] || fail "files differ from the package's checksums: $damaged"
-    for program in "$module" /usr/bin/dsync; do
+    for program in "$module" /usr/bin/dsync-cli; do
         for path in "$PWD" "${CARGO_HOME:-$HOME/.cargo}"; do
             ! grep -aqF "$path" "$copy$program" || fail "$program has a path of the machine that built it: $path"
         done
     done
     # Not in the copy, because containers often install no man pages.
     dpkg-deb --contents "$debs"/dsync-cli_*.deb >"$changes/contents"
-    for file in man/man1/dsync.1.gz man/man1/dsync-run.1.gz bash-completion/completions/dsync zsh/vendor-completions/_dsync \
-        fish/vendor_completions.d/dsync.fish; do
+    for file in man/man1/dsync-cli.1.gz man/man1/dsync-run.1.gz bash-completion/completions/dsync-cli \
+        zsh/vendor-completions/_dsync-cli fish/vendor_completions.d/dsync-cli.fish dsync-cli/_dsync; do
         grep -q " ./usr/share/$file\$" "$changes/contents" || fail "dsync-cli has no $file"
     done
     # For the same reason the pages are unpacked apart.
@@ -248,6 +250,58 @@ become_service() {
 remount() {
     mount --rbind "$1" "$1"
     mount -o "remount,bind,nosuid,nodev,$2" "$1"
+}
+
+# The tool and dovecot-core, which has a program and a man page dsync, are installed and removed beside each other.
+test_shared_name() {
+    tool=$(in_copy dsync-cli --version)
+    expect_dsync "$tool" 'without dovecot-core'
+    # As in dovecot-core, the program is a link.
+    mail=$changes/dovecot-core
+    mkdir -p "$mail/DEBIAN" "$mail/usr/bin" "$mail/usr/share/man/man1" "$copy/tmp/mail"
+    printf '%s\n' 'Package: dovecot-core' 'Version: 1' 'Architecture: all' 'Maintainer: A Test <test@dsync.example>' \
+        'Description: stands in for dovecot-core' >"$mail/DEBIAN/control"
+    printf '#!/bin/sh\necho doveadm\n' >"$mail/usr/bin/doveadm"
+    chmod 755 "$mail/usr/bin/doveadm"
+    ln -s doveadm "$mail/usr/bin/dsync"
+    echo 'a page' | gzip -9n >"$mail/usr/share/man/man1/dsync.1.gz"
+    dpkg-deb --root-owner-group --build "$mail" "$copy/tmp/mail/dovecot-core.deb" >/dev/null
+
+    packages --install /tmp/mail/dovecot-core.deb
+    expect_dsync doveadm 'after dovecot-core'
+    [ "$(in_copy dsync-cli --version)" = "$tool" ] || fail 'dsync-cli does not work beside dovecot-core'
+    left=$(cd "$copy/usr/share" && find bash-completion fish zsh -name 'dsync' -o -name 'dsync.fish' -o -name _dsync)
+    [ -z "$left" ] || fail "the tool completes dovecot's dsync: $left"
+    packages --purge dovecot-core
+    expect_dsync "$tool" 'when dovecot-core is removed'
+    packages --purge dsync-cli
+    ! in_copy sh -c 'command -v dsync' || fail 'the removed tool has left its name'
+
+    packages --install /tmp/mail/dovecot-core.deb
+    in_copy sh -c 'dpkg --install /tmp/dsync-cli_*.deb' >"$changes/dpkg.log" 2>&1 ||
+        fail "dsync-cli cannot be installed after dovecot-core: $(cat "$changes/dpkg.log")"
+    grep -q 'so the tool is dsync-cli' "$changes/dpkg.log" || fail 'the package does not say how the tool is named'
+    expect_dsync doveadm 'before dsync-cli'
+    packages --purge dsync-cli
+    expect_dsync doveadm 'when dsync-cli is removed'
+    damaged=$(in_copy dpkg --verify dovecot-core)
+    [ -z "$damaged" ] || fail "dsync-cli changed files of dovecot-core: $damaged"
+    packages --purge dovecot-core
+    in_copy sh -c 'dpkg --install /tmp/dsync-cli_*.deb' >/dev/null
+    expect_dsync "$tool" 'when it is installed again'
+    rm -r "$copy/tmp/mail"
+    echo 'test-deb: the tool and dovecot-core can be installed in either order, and each keeps its program.'
+}
+
+# packages ARGUMENT ...: calls dpkg.
+packages() {
+    in_copy dpkg "$@" >"$changes/dpkg.log" 2>&1 || fail "dpkg $*: $(cat "$changes/dpkg.log")"
+}
+
+# expect_dsync TEXT WHEN: dsync prints the text.
+expect_dsync() {
+    got=$(in_copy dsync --version 2>&1) || true
+    [ "$got" = "$1" ] || fail "$2: dsync printed $got instead of $1"
 }
 
 check_with_lintian() {
