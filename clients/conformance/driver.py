@@ -19,6 +19,10 @@ class Cannot(Exception):
     """The language or the library does not have the case."""
 
 
+class NotConnected(Exception):
+    """The library refuses to connect, and says why."""
+
+
 class Driver:
     """One process, which works through one client. Orders run side by side; each has one answer."""
 
@@ -37,6 +41,9 @@ class Driver:
         if connected["is"] == "cannot":
             self.kill()
             raise Cannot(connected["why"])
+        if connected["is"] == "error":
+            self.kill()
+            raise NotConnected(connected["text"])
         assert connected["is"] == "connected", connected
 
     @property

@@ -8,16 +8,19 @@ from typing import Any, Callable, Optional
 from servers import SOON, Cluster, Proxy, Server, eventually, promote, replica_of, until_in_sync
 
 from driver import Driver
+from guarded import GuardedGroup
 
 #: What a driver is told to connect to, where that is not the mode of its row.
 CONNECTS: dict[str, str] = {"pair": "one", "three": "one", "three behind sentinel": "sentinel"}
+CONNECTS.update(passwords="sentinel", tls="sentinel")
 
 
 class Lab:
     """Servers of one mode, and the driver.
 
     The modes are `one`, `pair`: with a replica, `three`: with two replicas, `sentinel`: a pair behind a Sentinel,
-    `three behind sentinel`, and `cluster`.
+    `three behind sentinel`, `passwords`: a pair behind Sentinels where everybody logs in, `tls`: the same over TLS, and
+    `cluster`.
     """
 
     def __init__(self, command: list[str], mode: str) -> None:
@@ -28,12 +31,15 @@ class Lab:
         self._proxies: list[Proxy] = []
         self._aside = ThreadPoolExecutor()
         self._cluster: Optional[Cluster] = None
+        self._group: Optional[GuardedGroup] = None
         #: A key of `server`.
         self.key = "k"
 
     def __enter__(self) -> Lab:
         try:
-            self.driver = self.another(CONNECTS.get(self.mode, self.mode), self._start())
+            ports = self._start()
+            login = self._group.login() if self._group is not None else {}
+            self.driver = self.another(CONNECTS.get(self.mode, self.mode), ports, **login)
         except BaseException:
             self.__exit__()
             raise
@@ -46,8 +52,9 @@ class Lab:
             proxy.close()
         for server in self._servers:
             server.close()
-        if self._cluster is not None:
-            self._cluster.close()
+        for servers in (self._cluster, self._group):
+            if servers is not None:
+                servers.close()
         self._aside.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> list[int]:
@@ -61,6 +68,11 @@ class Lab:
             self.standby = self.cluster.replica
             self.key = self.cluster.key_on(self.server)
             return [node.port for node in self.cluster.nodes]
+        if self.mode in ("passwords", "tls"):
+            self._group = GuardedGroup(over_tls=self.mode == "tls")
+            self.server, self.standby = self.group.primary, self.group.replica
+            self._sentinel = self.group.sentinels[0]
+            return self.group.ports()
         self.server = Server()
         self._servers.append(self.server)
         if self.mode == "one":
@@ -84,6 +96,11 @@ class Lab:
     def cluster(self) -> Cluster:
         assert self._cluster is not None
         return self._cluster
+
+    @property
+    def group(self) -> GuardedGroup:
+        assert self._group is not None
+        return self._group
 
     def another(self, mode: str, ports: list[int], **words: Any) -> Driver:
         """Starts one more driver, which is ended with the lab. The words are further ones of `connect`."""

@@ -17,7 +17,9 @@ import rows_of_failovers  # noqa: F401
 import rows_of_holds  # noqa: F401
 import rows_of_lost_answers  # noqa: F401
 import rows_of_options  # noqa: F401
+import rows_of_refusals  # noqa: F401
 import rows_of_requests  # noqa: F401
+from guarded import has_tls
 from lab import Lab
 from rows import ROWS, Cannot, Row
 
@@ -80,6 +82,9 @@ def main() -> int:
     asked = parser.parse_args()
     chosen: list[tuple[str, list[str]]] = [item for item in drivers().items() if asked.driver in item[0]]
     asked_rows = [row for row in ROWS if asked.row in f"{row.mode}: {row.name}"]
+    if any(row.mode == "tls" for row in asked_rows) and not has_tls():
+        print("left out: this server is built without TLS, so no row of the mode tls is played", flush=True)
+        asked_rows = [row for row in asked_rows if row.mode != "tls"]
     # The longest first.
     asked_rows.sort(key=lambda row: row.mode == "one")
     with ThreadPoolExecutor(AT_A_TIME) as players:

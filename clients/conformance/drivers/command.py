@@ -26,6 +26,8 @@ MEANINGS = {75: "busy", 79: "lost", 80: "failed", 130: "given up"}
 WORDS = {"lane": "--lane", "lane_limit": "--lane-limit", "attempts": "--max", "replicas": "--replicas"}
 WORDS["owner"] = "--owner"
 TIMES = {"lease": "--lease", "wait": "--wait", "min_hold": "--min-hold", "max_hold": "--max-hold", "within": "--within"}
+LOGIN = {"user": "--user", "password": "--pass", "ca": "--cacert"}
+LOGIN.update({"sentinel_user": "--sentinel-user", "sentinel_password": "--sentinel-pass"})
 FLAGS = {"index": "--index", "disk": "--disk"}
 
 server: list[str] = []
@@ -115,9 +117,11 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
         if order["mode"] == "sentinel":
             server[:] = ["--master", "locks", "--sentinel", ",".join(addresses)]
         else:
-            who = f"{order['user']}:{order['password']}@" if order.get("password") else ""
-            server[:] = [word for address in addresses for word in ("--url", f"redis://{who}{address}")]
+            server[:] = [word for address in addresses for word in ("--url", f"redis://{address}")]
             server.extend(["--cluster"] * (order["mode"] == "cluster"))
+        for name, option in LOGIN.items():
+            if order.get(name) is not None:
+                server.extend([option, order[name]])
         return {"is": "connected"}
     if what in ("locked", "holders"):
         return {"is": "cannot", "why": "`dsync ls` shows who holds"}

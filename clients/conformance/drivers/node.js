@@ -2,6 +2,7 @@
 
 'use strict';
 
+const fs = require('node:fs');
 const readline = require('node:readline');
 const { setTimeout: sleep } = require('node:timers/promises');
 
@@ -15,25 +16,45 @@ const asking = new Map();
 const losses = new Map();
 let client;
 
-async function connect({ mode, ports, user, password }) {
+/** How to log in, over TLS if there is an authority to trust. */
+function login(user, password, ca) {
     const who = { username: user ?? undefined, password: password ?? undefined };
+    const tls = ca == null ? undefined : { ca: fs.readFileSync(ca) };
+    return { who, tls };
+}
+
+async function connect(order) {
+    const { mode, ports, ca } = order;
     const nodes = ports.map((port) => ({ host: '127.0.0.1', port }));
+    const { who, tls } = login(order.user, order.password, ca);
+    const { who: whoThere } = login(order.sentinel_user, order.sentinel_password, ca);
     if (name === 'ioredis') {
+        const sentinels = {
+            ...{ sentinels: nodes, name: 'locks' },
+            ...{ sentinelUsername: whoThere.username, sentinelPassword: whoThere.password },
+            ...{ sentinelTLS: tls, enableTLSForSentinelMode: tls !== undefined },
+        };
         const redis =
             mode === 'cluster'
                 ? new library.Cluster(nodes)
-                : new library.Redis(mode === 'one' ? { ...nodes[0], ...who } : { sentinels: nodes, name: 'locks' });
+                : new library.Redis({ ...(mode === 'one' ? nodes[0] : sentinels), ...who, tls });
+        // A program need not wait until it is connected: what it asks for waits for that.
+        await new Promise((resolve) => redis.once('ready', resolve).once('error', resolve));
         redis.on('error', () => {});
-        await new Promise((resolve) => redis.once('ready', resolve));
         return redis;
     }
-    const rootNodes = nodes.map(({ port }) => ({ url: `redis://127.0.0.1:${port}` }));
+    const socket = tls && { tls: true, ...tls };
+    const rootNodes = nodes.map(({ port }) => ({ url: `${tls ? 'rediss' : 'redis'}://127.0.0.1:${port}` }));
+    const sentinels = {
+        ...{ name: 'locks', sentinelRootNodes: nodes },
+        ...{ nodeClientOptions: { ...who, socket }, sentinelClientOptions: { ...whoThere, socket } },
+    };
     const redis =
         mode === 'cluster'
             ? library.createCluster({ rootNodes })
             : mode === 'one'
-              ? library.createClient({ ...rootNodes[0], ...who })
-              : library.createSentinel({ name: 'locks', sentinelRootNodes: nodes });
+              ? library.createClient({ ...rootNodes[0], ...who, socket })
+              : library.createSentinel(sentinels);
     redis.on('error', () => {});
     await redis.connect();
     return redis;
@@ -46,7 +67,7 @@ function optionsOf(order, names) {
 }
 
 const HOLD = {
-    ...{ leaseMs: 'lease', waitMs: 'wait', maxHoldMs: 'max_hold', owner: 'owner' },
+    ...{ leaseMs: 'lease', waitMs: 'wait', maxHoldMs: 'max_hold', owner: 'owner', retryForMs: 'retry_for' },
     ...{ replicas: 'replicas', withinMs: 'within', disk: 'disk' },
 };
 const LOCK = { ...HOLD, minHoldMs: 'min_hold' };

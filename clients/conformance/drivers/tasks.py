@@ -8,7 +8,7 @@ import importlib
 import json
 import logging
 import sys
-from typing import Any
+from typing import Any, Optional
 
 import dsync
 from dsync import aio
@@ -16,28 +16,38 @@ from dsync import aio
 library = importlib.import_module(f"{sys.argv[1]}.asyncio")
 options: dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
 held: dict[str, Any] = {}
+Login = dict[str, Any]
 #: What is set by the `on_lost` of each hold, and what is kept of those that are forgotten.
 calls: dict[str, Any] = {}
 losses: dict[str, Any] = {}
 asking: dict[str, asyncio.Task[None]] = {}
 
 
-def connect(mode: str, ports: list[int], **who: Any) -> Any:
+def connect(mode: str, ports: list[int], who: Login, at_sentinels: Login) -> Any:
     if mode == "one":
         return (library.Redis if sys.argv[1] == "redis" else library.Valkey)(port=ports[0], **who)
     if mode == "sentinel":
         sentinels = importlib.import_module(f"{sys.argv[1]}.asyncio.sentinel")
-        group = sentinels.Sentinel([("127.0.0.1", port) for port in ports], socket_timeout=1)
-        return group.master_for("locks", socket_timeout=5)
+        at_sentinels["socket_timeout"] = 1
+        group = sentinels.Sentinel([("127.0.0.1", port) for port in ports], sentinel_kwargs=at_sentinels)
+        return group.master_for("locks", socket_timeout=5, **who)
     nodes = importlib.import_module(f"{sys.argv[1]}.asyncio.cluster")
     cluster = nodes.RedisCluster if sys.argv[1] == "redis" else nodes.ValkeyCluster
     return cluster(startup_nodes=[nodes.ClusterNode("127.0.0.1", port) for port in ports], socket_timeout=5)
 
 
+def login(user: Optional[str], password: Optional[str], ca: Optional[str]) -> Login:
+    """The words of who logs in, over TLS if there is an authority to trust."""
+    who: Login = {} if password is None else {"username": user, "password": password}
+    return who if ca is None else {**who, "ssl": True, "ssl_ca_certs": ca, "ssl_check_hostname": True}
+
+
 async def acquire(order: dict[str, Any]) -> dict[str, Any]:
     words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
     words.update((name, order[name]) for name in ("owner", "replicas", "disk") if order.get(name) is not None)
-    words.update((name, order[name] / 1000) for name in ("within", "max_hold") if order.get(name) is not None)
+    words.update(
+        (name, order[name] / 1000) for name in ("within", "max_hold", "retry_for") if order.get(name) is not None
+    )
     called = calls[order["as"]] = asyncio.Event()
     words["on_lost"] = lambda _: called.set()
     key = order["key"]
@@ -86,7 +96,10 @@ async def obey(order: dict[str, Any]) -> dict[str, Any]:
     global client
     what = order["do"]
     if what == "connect":
-        client = connect(order["mode"], order["ports"], username=order.get("user"), password=order.get("password"))
+        ca = order.get("ca")
+        who = login(order.get("user"), order.get("password"), ca)
+        at_sentinels = login(order.get("sentinel_user"), order.get("sentinel_password"), ca)
+        client = connect(order["mode"], order["ports"], who, at_sentinels)
         return {"is": "connected"}
     if what == "acquire":
         asking[order["as"]] = asyncio.current_task()

@@ -8,35 +8,45 @@ import json
 import logging
 import sys
 import threading
-from typing import Any
+from typing import Any, Optional
 
 import dsync
 
 library = importlib.import_module(sys.argv[1])
 options: dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
 held: dict[str, Any] = {}
+Login = dict[str, Any]
 #: What is set by the `on_lost` of each hold, and what is kept of those that are forgotten.
 calls: dict[str, Any] = {}
 losses: dict[str, Any] = {}
 speaking = threading.Lock()
 
 
-def connect(mode: str, ports: list[int], **who: Any) -> Any:
+def connect(mode: str, ports: list[int], who: Login, at_sentinels: Login) -> Any:
     if mode == "one":
         return (library.Redis if sys.argv[1] == "redis" else library.Valkey)(port=ports[0], **who)
     if mode == "sentinel":
         sentinels = importlib.import_module(f"{sys.argv[1]}.sentinel")
-        group = sentinels.Sentinel([("127.0.0.1", port) for port in ports], socket_timeout=1)
-        return group.master_for("locks", socket_timeout=5)
+        at_sentinels["socket_timeout"] = 1
+        group = sentinels.Sentinel([("127.0.0.1", port) for port in ports], sentinel_kwargs=at_sentinels)
+        return group.master_for("locks", socket_timeout=5, **who)
     nodes = importlib.import_module(f"{sys.argv[1]}.cluster")
     cluster = library.RedisCluster if sys.argv[1] == "redis" else library.ValkeyCluster
     return cluster(startup_nodes=[nodes.ClusterNode("127.0.0.1", port) for port in ports], socket_timeout=5)
 
 
+def login(user: Optional[str], password: Optional[str], ca: Optional[str]) -> Login:
+    """The words of who logs in, over TLS if there is an authority to trust."""
+    who: Login = {} if password is None else {"username": user, "password": password}
+    return who if ca is None else {**who, "ssl": True, "ssl_ca_certs": ca, "ssl_check_hostname": True}
+
+
 def acquire(order: dict[str, Any]) -> dict[str, Any]:
     words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
     words.update((name, order[name]) for name in ("owner", "replicas", "disk") if order.get(name) is not None)
-    words.update((name, order[name] / 1000) for name in ("within", "max_hold") if order.get(name) is not None)
+    words.update(
+        (name, order[name] / 1000) for name in ("within", "max_hold", "retry_for") if order.get(name) is not None
+    )
     called = calls[order["as"]] = threading.Event()
     words["on_lost"] = lambda _: called.set()
     key = order["key"]
@@ -85,7 +95,10 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
     global client
     what = order["do"]
     if what == "connect":
-        client = connect(order["mode"], order["ports"], username=order.get("user"), password=order.get("password"))
+        ca = order.get("ca")
+        who = login(order.get("user"), order.get("password"), ca)
+        at_sentinels = login(order.get("sentinel_user"), order.get("sentinel_password"), ca)
+        client = connect(order["mode"], order["ports"], who, at_sentinels)
         return {"is": "connected"}
     if what == "acquire":
         return acquire(order)

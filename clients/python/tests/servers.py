@@ -102,15 +102,11 @@ class Server:
         command = [*self._under, os.environ["DSYNC_TEST_SERVER"]]
         if self._sentinel_of is not None:
             config = Path(self._folder.name, "sentinel.conf")
-            config.write_text(
-                f"sentinel {self._monitor}\n"
-                "sentinel down-after-milliseconds locks 1000\n"
-                "sentinel failover-timeout locks 3000\n"
-            )
+            config.write_text(self._sentinel_lines())
             command += [str(config), "--sentinel"]
         else:
             command += ["--save", "", *self._module]
-        command += ["--port", str(self.port), "--bind", *self._addresses, "--dir", self._folder.name]
+        command += [*self._port_words(), "--bind", *self._addresses, "--dir", self._folder.name]
         command += ["--logfile", "log", *self._arguments]
         environment = {**os.environ, **self._environment}
         # A preloaded library finds the files there, also before the server changes to it.
@@ -129,6 +125,14 @@ class Server:
         self.kill()
         self._give_port_back()
         return False
+
+    def _port_words(self) -> list[str]:
+        return ["--port", str(self.port)]
+
+    def _sentinel_lines(self) -> str:
+        """Returns the configuration of a Sentinel."""
+        lines = (self._monitor, "down-after-milliseconds locks 1000", "failover-timeout locks 3000")
+        return "".join(f"sentinel {line}\n" for line in lines)
 
     def log(self) -> str:
         path = Path(self._folder.name, "log")

@@ -20,6 +20,7 @@ func (o order) common() []dsync.Option {
 	}
 	set(o.Lease, dsync.Lease(value(o.Lease).duration()))
 	set(o.Wait, dsync.Wait(value(o.Wait).duration()))
+	set(o.RetryFor, dsync.RetryFor(value(o.RetryFor).duration()))
 	set(o.MaxHold, dsync.MaxHold(value(o.MaxHold).duration()))
 	set(o.Within, dsync.Within(value(o.Within).duration()))
 	switch replicas := o.Replicas.(type) {

@@ -8,6 +8,8 @@ mod threads;
 use std::env::args;
 
 fn main() {
+    let ring = rustls::crypto::ring::default_provider();
+    ring.install_default().expect("the first provider");
     let words: Vec<String> = args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["threads"] => threads::main(),

@@ -3,9 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
+use dsync_client::redis::{
+    Client, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsCertificates,
+};
 use dsync_client::{Error, Lock, Once, Semaphore, Server};
 use serde_json::{Value, json};
 
+#[derive(Clone)]
 pub struct Order(Value);
 
 /// What is answered: an error of the client, or of an order that the driver cannot carry out.
@@ -146,20 +150,39 @@ impl Order {
 
     /// The servers that `connect` names.
     pub fn server(&self) -> dsync_client::Result<Server> {
-        let ports = self.0["ports"].as_array().expect("ports");
-        let who = match self.0["password"].as_str() {
-            Some(password) => format!("{}:{password}@", self.text("user")),
+        let servers = self.places("user", "password")?;
+        match self.text("mode") {
+            "one" => Server::at(servers[0].clone()),
+            "cluster" => Server::cluster(servers),
+            _ => {
+                let sentinels = self.places("sentinel_user", "sentinel_password")?;
+                Server::sentinel(sentinels, "locks", servers[0].clone())
+            }
+        }
+    }
+
+    /// The ports of `connect`, with the user and password of these fields, over TLS if there is an authority to trust.
+    fn places(&self, user: &str, password: &str) -> RedisResult<Vec<ConnectionInfo>> {
+        let who = match self.optional(password) {
+            Some(password) => format!("{}:{password}@", self.text(user)),
             None => String::new(),
         };
-        let urls: Vec<String> = ports
-            .iter()
-            .map(|port| format!("redis://{who}127.0.0.1:{port}"))
-            .collect();
-        match self.text("mode") {
-            "one" => Server::at(urls[0].as_str()),
-            "cluster" => Server::cluster(urls.iter().map(String::as_str)),
-            _ => Server::sentinel(urls, "locks", format!("redis://{who}primary")),
-        }
+        let ca = self.optional("ca").map(std::fs::read).transpose()?;
+        let ports = self.0["ports"].as_array().expect("ports");
+        let place = |port: &Value| match &ca {
+            None => format!("redis://{who}127.0.0.1:{port}").into_connection_info(),
+            Some(ca) => {
+                let trusted = TlsCertificates {
+                    client_tls: None,
+                    root_cert: Some(ca.clone()),
+                };
+                let url = format!("rediss://{who}127.0.0.1:{port}");
+                Ok(Client::build_with_tls(url, trusted)?
+                    .get_connection_info()
+                    .clone())
+            }
+        };
+        ports.iter().map(place).collect()
     }
 
     /// Says that the driver has nothing of the order's name.

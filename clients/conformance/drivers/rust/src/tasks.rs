@@ -125,7 +125,10 @@ impl Driver {
     }
 
     async fn acquire(&self, order: &Order) -> Answer {
-        let client = self.client.get().expect("a client");
+        let mut client = self.client.get().expect("a client").clone();
+        if let Some(time) = order.time("retry_for") {
+            client = client.with_patience(time);
+        }
         let (key, wait) = (order.text("key"), order.time("wait"));
         // A try, a wait that ends, or one without an end.
         macro_rules! ask {

@@ -99,7 +99,10 @@ impl Driver {
     }
 
     fn acquire(&self, order: &Order) -> Answer {
-        let client = self.client.get().expect("a client");
+        let mut client = self.client.get().expect("a client").clone();
+        if let Some(time) = order.time("retry_for") {
+            client = client.with_patience(time);
+        }
         let cancel = Cancel::new();
         self.asking
             .lock()
