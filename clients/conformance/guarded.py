@@ -12,11 +12,14 @@ from typing import Any, NamedTuple, Optional
 
 from servers import Server, eventually, until_in_sync
 
-#: The name of the group, and under which everybody knows a server of it.
+#: The name of the group, and that of all hosts.
 GROUP, HOST = "locks", "localhost"
 #: The names in a certificate that clients look for.
 NAMES = f"DNS:{HOST},IP:127.0.0.1"
-ACL_PAGE = Path(__file__).parents[2] / "docs/acl.md"
+DOCS = Path(__file__).parents[2] / "docs"
+#: What is typed in each language, and the lines of servers and Sentinels.
+PAGE = (DOCS / "sentinel-clients.md").read_text()
+ACL_PAGE = (DOCS / "acl.md").read_text()
 
 
 @functools.cache
@@ -27,25 +30,30 @@ def has_tls() -> bool:
     return "tls-cert-file" in said
 
 
-def worker() -> str:
-    """Returns the rights of docs/acl.md for a worker that waits in each way, with all keys."""
-    lines = re.findall(r"^user worker on >change-me (.*)$", ACL_PAGE.read_text(), re.M)
-    adds = re.findall(r"^\| .*\| `([^`]*subscribe[^`]*&dsync:\{jobs:\*)` \|$", ACL_PAGE.read_text(), re.M)
-    return f"{lines[-1]} {adds[0]} +role +wait".replace("~jobs:*", "~*").replace("{jobs:*", "*")
-
-
-#: What a Sentinel does at a server, what it does at another Sentinel, and what a client asks it.
-WATCHES = (
-    "allchannels -@all +multi +slaveof +ping +exec +subscribe +config|rewrite +role +publish +info "
-    "+client|setname +client|kill +script|kill"
-)
-SPEAKS = "allchannels -@all +@all"
-ASKS = "allchannels -@all +@all"
-
-
 class Login(NamedTuple):
+    """A user of the page, with the page's password."""
+
     user: str
     password: str
+
+
+WORKER, CLIENT = Login("worker", "password-of-worker"), Login("client", "password-of-client")
+ADMIN = Login("admin", "password-of-admin")
+
+
+def lines_of(file: str) -> list[str]:
+    """Returns the lines of the page for this file."""
+    block = re.search(rf"^```\n# {re.escape(file)}[^\n]*\n(.*?)^```$", PAGE, re.M | re.S)
+    assert block is not None, file
+    return block[1].splitlines()
+
+
+def worker_line() -> str:
+    """Returns the line of docs/acl.md for a worker that waits in each way, with all keys."""
+    lines = re.findall(r"^user worker on >change-me (.*)$", ACL_PAGE, re.M)
+    adds = re.findall(r"^\| .*\| `([^`]*subscribe[^`]*&dsync:\{jobs:\*)` \|$", ACL_PAGE, re.M)
+    rights = f"{lines[-1]} {adds[0]} +role +wait".replace("~jobs:*", "~*").replace("{jobs:*", "*")
+    return f"user {WORKER.user} on >{WORKER.password} {rights}"
 
 
 class Certificate(NamedTuple):
@@ -110,31 +118,25 @@ distinguished_name = name
         assert done.returncode == 0, done.stderr
 
 
+class Tls(NamedTuple):
+    """What a server shows, and the authorities that it trusts itself."""
+
+    certificate: Certificate
+    trusted: str
+
+
 class Guarded(Server):
-    """A server or a Sentinel where everybody logs in. It has a certificate where everything is said over TLS."""
+    """A server or a Sentinel with the lines of the page. Without TLS, those of TLS are left out."""
 
-    ADMIN = Login("admin", "secret-of-admin")
-
-    def __init__(
-        self,
-        *arguments: str,
-        users: dict[Login, str],
-        tls: Optional[tuple[Certificate, str]],
-        lines: str = "",
-        **settings: Any,
-    ) -> None:
+    def __init__(self, *lines: str, tls: Optional[Tls], primary: int = 0, **settings: Any) -> None:
+        self._lines = [*lines, f"user {ADMIN.user} on >{ADMIN.password} ~* &* +@all"]
         self._tls = tls
-        self._lines = lines
-        everybody = {**users, self.ADMIN: "~* &* +@all"}
-        words = ["--user", "default", "off"]
-        for (user, password), rights in everybody.items():
-            words += ["--user", user, "on", f">{password}", *rights.split()]
-        super().__init__(*words, *arguments, **settings)
+        self._primary = primary
+        super().__init__(**settings)
 
     def client(self, **settings: Any) -> Any:
-        user, password = self.ADMIN
         over_tls = {"ssl": True, "ssl_cert_reqs": "none", "ssl_check_hostname": False} if self._tls else {}
-        return super().client(username=user, password=password, **over_tls, **settings)
+        return super().client(username=ADMIN.user, password=ADMIN.password, **over_tls, **settings)
 
     def show(self, certificate: Certificate) -> None:
         """Shows another certificate from now on to those who connect, and closes all connections."""
@@ -146,7 +148,7 @@ class Guarded(Server):
         """Starts again, with another certificate: a Sentinel cannot be told one while it runs."""
         assert self._tls is not None
         self.kill()
-        self._tls = (certificate, self._tls[1])
+        self._tls = self._tls._replace(certificate=certificate)
         self.start()
 
     def set_password(self, login: Login, password: str) -> None:
@@ -158,29 +160,44 @@ class Guarded(Server):
         for kind in ("normal", "pubsub"):
             self.client().execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 
+    def _typed(self, of_sentinel: bool) -> list[str]:
+        """Returns the lines with ports, names and files of this machine: of Sentinel, or all others."""
+        typed = []
+        for line in self._lines:
+            name = line.split()[0]
+            if name in ("port", "tls-port") or (name.startswith("tls-") and self._tls is None):
+                continue
+            if (name in ("sentinel", "user")) is of_sentinel:
+                typed.append(self._put(line))
+        return typed
+
+    def _put(self, line: str) -> str:
+        if self._tls is not None:
+            (certificate, key), trusted = self._tls
+            for name, file in (("server.crt", certificate), ("server.key", key), ("ca.crt", trusted)):
+                line = line.replace(f"/etc/redis/tls/{name}", file)
+        line = line.replace("redis-1.example 6379", f"{HOST} {self._primary}")
+        return re.sub(r"(redis|sentinel)-1\.example", HOST, line)
+
     def _port_words(self) -> list[str]:
-        if self._tls is None:
-            return super()._port_words()
-        (certificate, key), trusted = self._tls
-        words = ["--port", "0", "--tls-port", str(self.port), "--tls-replication", "yes", "--tls-auth-clients", "no"]
-        return [*words, "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", trusted]
+        ports = ["--port", "0", "--tls-port", str(self.port)] if self._tls else super()._port_words()
+        lines = self._typed(of_sentinel=False)
+        if self._sentinel_of is None:
+            lines += self._typed(of_sentinel=True)
+        return ports + [word for line in lines for word in f"--{line}".split()]
 
     def _sentinel_lines(self) -> str:
         # Sentinels may be kept out of their primary for a while, and are not to choose another one then.
-        return f"{self._lines}{super()._sentinel_lines()}sentinel down-after-milliseconds {GROUP} 600000\n"
+        times = [f"sentinel down-after-milliseconds {GROUP} 600000", f"sentinel failover-timeout {GROUP} 3000"]
+        return "\n".join(self._typed(of_sentinel=True) + times) + "\n"
 
 
 class GuardedGroup:
-    """A primary, its replica, and two Sentinels that call them ``locks``."""
-
-    #: Who works with locks, and as whom it asks a Sentinel.
-    APP, ASKER = Login("app", "secret-of-app"), Login("asker", "secret-of-asker")
-    #: As whom a replica comes to its primary, a Sentinel to a server, and a Sentinel to another one.
-    REPLICA, WATCHER, PEER = (Login(name, f"secret-of-{name}") for name in ("replica", "watcher", "peer"))
+    """A primary, its replica, and two Sentinels."""
 
     def __init__(self, over_tls: bool) -> None:
         self.authorities = [Authority(), Authority()] if over_tls else []
-        self._tls = (self.authorities[0].certificate(), self._bundle()) if over_tls else None
+        self._tls = Tls(self.authorities[0].certificate(), self._bundle()) if over_tls else None
         self._servers: list[Guarded] = []
         try:
             self._start()
@@ -195,25 +212,14 @@ class GuardedGroup:
         return str(file)
 
     def _start(self) -> None:
-        users = {self.APP: worker(), self.REPLICA: "-@all +psync +replconf +ping", self.WATCHER: WATCHES}
-        words = ["--masteruser", self.REPLICA.user, "--masterauth", self.REPLICA.password]
-        words += ["--replica-announce-ip", HOST, "--repl-diskless-sync-delay", "0"]
-        self.primary = self._add(Guarded(*words, users=users, tls=self._tls))
-        behind = ("--replicaof", HOST, str(self.primary.port))
-        self.replica = self._add(Guarded(*words, *behind, users=users, tls=self._tls))
+        lines = [*lines_of("redis.conf"), worker_line(), "repl-diskless-sync-delay 0"]
+        self.primary = self._add(Guarded(*lines, tls=self._tls))
+        behind = "replicaof redis-1.example 6379"
+        self.replica = self._add(Guarded(*lines, behind, tls=self._tls, primary=self.primary.port))
         until_in_sync(self.primary)
-        lines = f"""\
-sentinel resolve-hostnames yes
-sentinel announce-hostnames yes
-sentinel announce-ip {HOST}
-sentinel sentinel-user {self.PEER.user}
-sentinel sentinel-pass {self.PEER.password}
-sentinel auth-user {GROUP} {self.WATCHER.user}
-sentinel auth-pass {GROUP} {self.WATCHER.password}
-"""
-        users = {self.ASKER: ASKS, self.PEER: SPEAKS}
-        words = {"lines": lines, "sentinel_of": self.primary.port, "watches": HOST}
-        self.sentinels = [self._add(Guarded(users=users, tls=self._tls, **words)) for _ in range(2)]
+        lines = lines_of("sentinel.conf")
+        port = self.primary.port
+        self.sentinels = [self._add(Guarded(*lines, tls=self._tls, primary=port, sentinel_of=port)) for _ in range(2)]
         for sentinel in self.sentinels:
             eventually(lambda sentinel=sentinel: self._knows_all(sentinel), "a Sentinel that knows all others")
 
@@ -229,15 +235,15 @@ sentinel auth-pass {GROUP} {self.WATCHER.password}
     def certificate(self) -> Certificate:
         """That of all servers and Sentinels, as far as they show no other one."""
         assert self._tls is not None
-        return self._tls[0]
+        return self._tls.certificate
 
     def ports(self) -> list[int]:
         return [sentinel.port for sentinel in self.sentinels]
 
     def login(self) -> dict[str, Any]:
         """The words of a driver's `connect` that let it in."""
-        words = {"user": self.APP.user, "password": self.APP.password}
-        words.update(sentinel_user=self.ASKER.user, sentinel_password=self.ASKER.password)
+        words = {"user": WORKER.user, "password": WORKER.password}
+        words.update(sentinel_user=CLIENT.user, sentinel_password=CLIENT.password)
         return {**words, "ca": self.authorities[0].file} if self._tls else words
 
     def close(self) -> None:
