@@ -1,7 +1,7 @@
 #!/bin/sh
 # test.sh: plays what every helper must do (rows*.py) with a driver in each language, against
 # $DSYNC_TEST_SERVER with the module $DSYNC_TEST_MODULE, and prints how many rows each driver passed. Arguments go to run.py:
-# `test.sh -d 'rust tasks' -r sentinel`.
+# `test.sh -d 'rust tasks' -r sentinel`. Without any, what docs/sentinel-clients.md shows is typed before (typed.py).
 set -eu
 cd "$(dirname "$0")"
 : "${DSYNC_TEST_SERVER:?is the path of redis-server or valkey-server}"
@@ -12,4 +12,5 @@ cd "$(dirname "$0")"
 "$DSYNC_PYTHON" -m ruff check --no-cache --config ../python/pyproject.toml .
 "$DSYNC_PYTHON" -m ruff format --no-cache --check --config ../python/pyproject.toml .
 ! wants rust || cargo fmt --check --manifest-path drivers/rust/Cargo.toml
+[ $# -gt 0 ] || "$DSYNC_PYTHON" typed.py
 "$DSYNC_PYTHON" run.py "$@"
