@@ -24,7 +24,8 @@ class Lab:
     """
 
     def __init__(self, command: list[str], mode: str) -> None:
-        self._command = command
+        #: The driver's: its last words name the library.
+        self.command = command
         self.mode = mode
         self._servers: list[Server] = []
         self._drivers: list[Driver] = []
@@ -104,7 +105,7 @@ class Lab:
 
     def another(self, mode: str, ports: list[int], **words: Any) -> Driver:
         """Starts one more driver, which is ended with the lab. The words are further ones of `connect`."""
-        driver = Driver(self._command, mode, ports, **words)
+        driver = Driver(self.command, mode, ports, **words)
         self._drivers.append(driver)
         return driver
 

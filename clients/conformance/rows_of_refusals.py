@@ -23,6 +23,10 @@ FOR_A_WHILE = 1.5
 A_PASSWORD = "WRONGPASS|invalid username-password pair|password authentication failed"
 A_CERTIFICATE = "certificate"
 
+#: Libraries that do not tell who it was behind Sentinel: go-redis names no address, and where a dial function for redigo
+#: returns a refusal, the server's words are kept.
+NAMELESS = {"go-redis", "redigo"}
+
 WRONG = "password-of-nobody"
 
 
@@ -52,21 +56,20 @@ def without_secrets(text: str) -> str:
     return text
 
 
-def names(text: str, place: str, refusal: str) -> None:
+def names(text: str, place: str, refusal: str, lab: Lab) -> None:
     """The error names who has refused, and how."""
-    assert place in text, f"{place} expected: {text}"
+    assert re.search(place, text, re.I) or NAMELESS & set(lab.command), f"{place} expected: {text}"
     assert re.search(refusal, text, re.I), f"{refusal} expected: {text}"
 
 
 def names_primary(text: str, lab: Lab, refusal: str) -> None:
-    names(text, f":{lab.group.primary.port}", refusal)
-    assert "Sentinel at" not in text, text
+    names(text, f":{lab.group.primary.port}", refusal, lab)
+    assert not re.search("sentinel (at )?127.0.0.1:[0-9]+: ", text, re.I), text
 
 
 def names_sentinel(text: str, lab: Lab, refusal: str) -> None:
-    asked = [sentinel.port for sentinel in lab.group.sentinels if f":{sentinel.port}" in text]
-    assert asked, f"no Sentinel: {text}"
-    names(text, f"the Sentinel at 127.0.0.1:{asked[0]}", refusal)
+    asked = next((sentinel.port for sentinel in lab.group.sentinels if f":{sentinel.port}" in text), None)
+    names(text, f"sentinel (at )?127.0.0.1:{asked}", refusal, lab)
 
 
 def acquires(lab: Lab) -> None:

@@ -46,8 +46,7 @@ func main() {
 
 func work(ctx context.Context) error {
 """
-RUST = """use dsync_client::redis::sentinel::{SentinelClientBuilder, SentinelServerType};
-use dsync_client::redis::{ConnectionAddr, TlsCertificates, TlsMode};
+RUST = """use dsync_client::redis::{self, ConnectionInfo, RedisResult, TlsCertificates};
 use dsync_client::{Client, Server};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -30,6 +30,10 @@ func (d *driver) connect(order order) (answer, error) {
 		if order.Mode == "cluster" {
 			return answer{"is": "cannot", "why": "redigo knows no clusters"}, nil
 		}
+		name := addresses[0]
+		if order.Mode == "sentinel" {
+			name = "the primary of locks"
+		}
 		dial := func(ctx context.Context) (redigo.Conn, error) {
 			address := addresses[0]
 			if order.Mode == "sentinel" {
@@ -40,7 +44,7 @@ func (d *driver) connect(order order) (answer, error) {
 			}
 			return redigo.DialContext(ctx, "tcp", address, login(order.User, order.Password, overTLS)...)
 		}
-		d.client = dsyncredigo.New(&redigo.Pool{DialContext: dial}, addresses[0])
+		d.client = dsyncredigo.New(&redigo.Pool{DialContext: dial}, name)
 		return answer{"is": "connected"}, nil
 	}
 	switch order.Mode {

@@ -127,7 +127,7 @@ impl Driver {
     async fn acquire(&self, order: &Order) -> Answer {
         let mut client = self.client.get().expect("a client").clone();
         if let Some(time) = order.time("retry_for") {
-            client = client.with_patience(time);
+            client = client.with_retry_for(time);
         }
         let (key, wait) = (order.text("key"), order.time("wait"));
         // A try, a wait that ends, or one without an end.

@@ -101,7 +101,7 @@ impl Driver {
     fn acquire(&self, order: &Order) -> Answer {
         let mut client = self.client.get().expect("a client").clone();
         if let Some(time) = order.time("retry_for") {
-            client = client.with_patience(time);
+            client = client.with_retry_for(time);
         }
         let cancel = Cancel::new();
         self.asking
