@@ -1,7 +1,7 @@
 #!/bin/sh
-# prepare.sh: installs and builds what the drivers need under target/clients/conformance of the repository, and exports where
-# it is. test.sh and soak.sh, which are in this folder then, read it with `.`; where -d among the arguments begins with a
-# language, no others are built.
+# prepare.sh: installs and builds what the drivers and leaders need under target/clients/conformance of the repository, and
+# exports where it is. test.sh, soak.sh and leaders.sh, which are in this folder then, read it with `.`; where -d among the
+# arguments begins with a language, no others are built.
 here=$PWD
 clients=$(dirname "$here")
 repository=$(cd "$clients/.." && pwd)
@@ -39,7 +39,7 @@ if wants node; then
         (cd "$home/node" && npm ci --silent --no-audit --no-fund --ignore-scripts)
     fi
     sh "$clients/node/build.sh" "$home/node/node_modules/dsync-client"
-    cp "$here/drivers/node.js" "$home/node/"
+    cp "$here/drivers/node.js" "$here/leaders/leader.js" "$home/node/"
 fi
 
 if wants rust; then
@@ -51,10 +51,10 @@ fi
 if wants go; then
     go=$(sh "$repository/scripts/go.sh")
     GOWORK=$repository/target/go/go.work GOFLAGS='' GOPROXY=off GOTOOLCHAIN=local \
-        "$go" build -o "$home/go/driver" dsync-conformance-driver
+        "$go" build -o "$home/go/" dsync-conformance-driver dsync-conformance-driver/leader
 fi
 
 export PYTHONPATH="$clients/python/src:$clients/python/tests" DSYNC_PYTHON="$home/python/bin/python"
 export DSYNC_NODE_DRIVER="$home/node/node.js" DSYNC_RUST_DRIVER="$home/rust/debug/dsync-conformance-driver"
 export DSYNC_PROGRAM="$repository/target/cli/debug/dsync"
-export DSYNC_GO_DRIVER="$home/go/driver"
+export DSYNC_GO_DRIVER="$home/go/dsync-conformance-driver"
