@@ -1,11 +1,10 @@
-"""Lets a fleet lead by turns under faults, and checks what it did: `leaders.py [PROCESSES [SECONDS [PART]]]`.
+"""Lets a fleet lead by turns under faults, and checks what it did: `leaders.py PROCESSES SECONDS [-d KIND]`.
 
 A leader (leaders/) is the shortest program that anybody writes: it acquires a lock, and works in steps of some
 milliseconds until its hold is lost, or for 150 of them; then it stands for election again. Half of them *forget* the
 hold: they have nothing but the event, signal, context or callback that tells the loss. The others *keep* it, ask it
 whether each step counts, and release it. Garbage collectors run all the time. Meanwhile processes are killed and
-frozen, and the server refuses, closes connections, stops, and loses its module. With PART only the kinds of leaders
-work whose name contains it.
+frozen, and the server refuses, closes connections, stops, and loses its module.
 
 Each step is a line of a leader's standard output: the fence, and from when to when by a clock that all have in common.
 The end was read before the last look at whether the hold is lost. No two steps of different holds overlap, and none of
@@ -16,6 +15,7 @@ clock. All that the processes print else, each error as people and as debuggers 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import random
@@ -238,7 +238,7 @@ FAULTS: dict[str, tuple[str, Callable[[BareServer], Any]]] = {
     "killed": ("", killed),
     "permission taken": ("NOPERM", by_command("ACL SETUSER leader -@all", "ACL SETUSER leader +@all")),
     "cannot save": ("MISCONF", cannot_save),
-    "a replica": ("READONLY", by_command("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")),
+    "a replica": ("read only replica", by_command("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")),
     "connections closed": ("", by_command("PING", "PING", closes=True)),
     "stopped": ("", stopped),
 }
@@ -355,11 +355,15 @@ class Fleet:
 
 
 def main() -> int:
-    processes, seconds, part = [*sys.argv[1:], *["24", "15", ""][len(sys.argv) - 1 :]]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("processes", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("-d", "--driver", default="", help="only leaders whose kind contains this")
+    asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="dsync-leaders-"))
-    fleet = Fleet(int(processes), part, folder)
+    fleet = Fleet(asked.processes, asked.driver, folder)
     try:
-        fleet.play(float(seconds))
+        fleet.play(asked.seconds)
     finally:
         fleet.close()
     count = fleet.judge()

@@ -1,5 +1,5 @@
 #!/bin/sh
-# leaders.sh [PROCESSES [SECONDS [PART]]]: lets a fleet lead by turns under faults (leaders.py), on
+# leaders.sh PROCESSES SECONDS [-d KIND]: lets a fleet lead by turns under faults (leaders.py), on
 # $DSYNC_TEST_SERVER with the module $DSYNC_TEST_MODULE: `leaders.sh 200 60`.
 set -eu
 cd "$(dirname "$0")"
