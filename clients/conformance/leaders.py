@@ -30,7 +30,7 @@ import time
 from collections import Counter
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple, Optional
+from typing import Callable, Iterator, NamedTuple, Optional
 
 import redis
 from servers import Proxy, Server, eventually
@@ -159,88 +159,61 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-class BareServer(Server):
-    """A server that can be started without its module and its data."""
+class FailingServer(Server):
+    """A server that refuses, and that loses its module."""
 
-    def start_bare(self) -> None:
+    def __init__(self) -> None:
+        super().__init__(*USER, *DATA)
+        #: Connected from the beginning, so that it is also while the server is full.
+        self.admin = self.client()
+
+    def order(self, *lines: str) -> None:
+        for line in lines:
+            self.admin.execute_command(*line.split())
+
+    def lose_module(self) -> None:
+        with contextlib.suppress(redis.ResponseError):
+            self.admin.module_unload("dsync")
+            raise AssertionError("the module was unloaded while it was in use")
         kept = self._module, self._arguments
+        # Without the module it does not load the data.
         self._module, self._arguments = [], USER
-        try:
-            self.start()
-        finally:
-            self._module, self._arguments = kept
+        self.restart()
+        self._module, self._arguments = kept
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+    def fail_to_save(self) -> None:
+        # What is saved cannot be given its name.
+        Path(self.folder, "dump.rdb").mkdir()
+        self.admin.config_set("save", "3600 1")
+        self.order("BGSAVE")
+
+    def save_again(self) -> None:
+        self.admin.config_set("save", "")
+        Path(self.folder, "dump.rdb").rmdir()
 
 
-# What can be wrong with a server. Each begins it before its `yield`, and ends it.
+def by(*lines: str) -> Callable[[FailingServer], None]:
+    return lambda server: server.order(*lines)
 
 
-def by_command(begin: str, end: str, *, closes: bool = False) -> Callable[[BareServer], Any]:
-    """Returns what is begun and ended by a command, and seen at once where it ``closes`` connections."""
-
-    @contextlib.contextmanager
-    def fault(server: BareServer) -> Iterator[None]:
-        admin = server.client()
-        admin.execute_command(*begin.split())
-        if closes:
-            admin.execute_command("CLIENT", "KILL", "USER", "leader")
-        yield
-        admin.execute_command(*end.split())
-
-    return fault
-
-
-@contextlib.contextmanager
-def cannot_save(server: BareServer) -> Iterator[None]:
-    admin = server.client()
-    # What is saved cannot be given its name.
-    Path(server.folder, "dump.rdb").mkdir()
-    admin.config_set("save", "3600 1")
-    with contextlib.suppress(redis.ResponseError):
-        admin.bgsave()
-    yield
-    admin.config_set("save", "")
-    Path(server.folder, "dump.rdb").rmdir()
-
-
-@contextlib.contextmanager
-def stopped(server: BareServer) -> Iterator[None]:
-    server.stop()
-    yield
-    server.go_on()
-
-
-@contextlib.contextmanager
-def killed(server: BareServer) -> Iterator[None]:
-    server.kill()
-    yield
-    server.start()
-
-
-@contextlib.contextmanager
-def without_module(server: BareServer) -> Iterator[None]:
-    with contextlib.suppress(redis.ResponseError):
-        server.client().module_unload("dsync")
-        raise AssertionError("the module was unloaded while it was in use")
-    server.kill()
-    server.start_bare()
-    yield
-    server.kill()
-    server.start()
-
-
-ROTATED = by_command("ACL SETUSER leader resetpass >wrong", "ACL SETUSER leader resetpass >right", closes=True)
-#: By what is wrong: the word of the refusal, which some process has to tell, and the fault.
-FAULTS: dict[str, tuple[str, Callable[[BareServer], Any]]] = {
-    "without its module": ("has not loaded the dsync module", without_module),
-    "full": ("max number of clients", by_command("CONFIG SET maxclients 1", "CONFIG SET maxclients 2000", closes=True)),
-    "out of memory": ("maxmemory", by_command("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")),
-    "password rotated": ("WRONGPASS", ROTATED),
-    "killed": ("", killed),
-    "permission taken": ("NOPERM", by_command("ACL SETUSER leader -@all", "ACL SETUSER leader +@all")),
-    "cannot save": ("MISCONF", cannot_save),
-    "a replica": ("read only replica", by_command("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")),
-    "connections closed": ("", by_command("PING", "PING", closes=True)),
-    "stopped": ("", stopped),
+CLOSE = "CLIENT KILL USER leader"
+PASSWORD = "ACL SETUSER leader resetpass >"
+#: By what is wrong: the word of the refusal, which some process has to tell; how it begins, and how it ends.
+FAULTS: dict[str, tuple[str, Callable[[FailingServer], None], Callable[[FailingServer], None]]] = {
+    "without its module": ("has not loaded the dsync module", FailingServer.lose_module, FailingServer.restart),
+    "password rotated": ("WRONGPASS", by(f"{PASSWORD}wrong", CLOSE), by(f"{PASSWORD}right")),
+    "full": ("max number of clients", by("CONFIG SET maxclients 1", CLOSE), by("CONFIG SET maxclients 2000")),
+    "out of memory": ("maxmemory", by("CONFIG SET maxmemory 1"), by("CONFIG SET maxmemory 0")),
+    "killed": ("", FailingServer.kill, FailingServer.start),
+    "permission taken": ("NOPERM", by("ACL SETUSER leader -@all"), by("ACL SETUSER leader +@all")),
+    "cannot save": ("MISCONF", FailingServer.fail_to_save, FailingServer.save_again),
+    "a replica": ("read only replica", by("REPLICAOF 127.0.0.1 1"), by("REPLICAOF NO ONE")),
+    "connections closed": ("", by(CLOSE), by()),
+    "stopped": ("", FailingServer.stop, FailingServer.go_on),
 }
 
 
@@ -249,7 +222,7 @@ class Fleet:
         self.violations: list[str] = []
         self.faults: Counter[str] = Counter()
         self.is_over = threading.Event()
-        self.server = BareServer(*USER, *DATA)
+        self.server = FailingServer()
         #: One leader of each language works through one of them, so that its tokens are known.
         self.proxies = {language: Proxy(self.server.port) for language in KINDS}
         ports = {language: [proxy.port] for language, proxy in self.proxies.items()}
@@ -273,20 +246,21 @@ class Fleet:
         self.server.close()
 
     def play(self, seconds: float) -> None:
-        admin = self.server.client()
-        eventually(lambda: admin.info("dsync")["dsync_waiters"] > len(self.leaders) / 2, "a fleet", within=120)
+        told = self.server.admin.info
+        eventually(lambda: told("dsync")["dsync_waiters"] > len(self.leaders) / 2, "a fleet", within=120)
         workers = [threading.Thread(target=work) for work in (self.tend, self.fail)]
         for worker in workers:
             worker.start()
-        end = time.monotonic() + seconds
-        for name, (_, fault) in cycle(FAULTS.items()):
+        last = time.monotonic() + seconds
+        for name, (_, begin, end) in cycle(FAULTS.items()):
             # The places of those who gave up while the server refused them are kept for five seconds.
-            time.sleep(random.uniform(3, 4))
-            if time.monotonic() > end:
+            time.sleep(random.uniform(2.5, 3.5))
+            if time.monotonic() > last:
                 break
             self.faults[f"server {name}"] += 1
-            with fault(self.server):
-                time.sleep(1.5)
+            begin(self.server)
+            time.sleep(1.5)
+            end(self.server)
         self.is_over.set()
         for worker in workers:
             worker.join()
@@ -347,7 +321,7 @@ class Fleet:
             tokens = set(SENT.findall(self.proxies[language].sent))
             if not tokens or not all(TOKEN.fullmatch(token) for token in tokens):
                 self.violations.append(f"{language}: are these tokens? {tokens}")
-        for name, (word, _) in FAULTS.items():
+        for name, (word, *_) in FAULTS.items():
             # In a small fleet it may be that nobody asks just then.
             if len(self.leaders) >= 100 and self.faults[f"server {name}"] and word.encode() not in text:
                 self.violations.append(f"server {name}: nobody has told {word!r}")
