@@ -80,10 +80,14 @@ def collect() -> None:
         time.sleep(1)
 
 
-# What is imported is no garbage, and takes long to look through.
-gc.freeze()
-threading.Thread(target=collect, daemon=True).start()
+def begin_to_collect() -> None:
+    # What is imported is no garbage, and takes long to look through.
+    gc.freeze()
+    threading.Thread(target=collect, daemon=True).start()
+
+
 if way == "run":
+    begin_to_collect()
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     for pause in steps(os.environ["DSYNC_FENCE"], told.is_set):
@@ -93,4 +97,5 @@ else:
     owns = random.random() < 0.5
     library = importlib.import_module(sys.argv[1] if world == "threads" else f"{sys.argv[1]}.asyncio")
     client = library.from_url(os.environ["DSYNC_URL"])
+    begin_to_collect()
     asyncio.run(stand_for_election())
