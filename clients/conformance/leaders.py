@@ -202,21 +202,21 @@ def by(*lines: str) -> Callable[[FailingServer], None]:
 
 CLOSE = "CLIENT KILL USER leader"
 PASSWORD = "ACL SETUSER leader resetpass >"
-#: By what is wrong: how the refusal is told; how it begins, and how it ends.
+#: By what is wrong: a word of the refusal, in whatever language; how it begins, and how it ends.
 FAULTS: dict[str, tuple[str, Callable[[FailingServer], None], Callable[[FailingServer], None]]] = {
     "without its module": ("has not loaded the dsync module", FailingServer.lose_module, FailingServer.restart),
-    "password rotated": ("WRONGPASS", by(f"{PASSWORD}wrong", CLOSE), by(f"{PASSWORD}right")),
+    "password rotated": ("password", by(f"{PASSWORD}wrong", CLOSE), by(f"{PASSWORD}right")),
     "full": ("max number of clients", by("CONFIG SET maxclients 1", CLOSE), by("CONFIG SET maxclients 2000")),
     "out of memory": ("maxmemory", by("CONFIG SET maxmemory 1"), by("CONFIG SET maxmemory 0")),
     "killed": ("", FailingServer.kill, FailingServer.start),
-    "permission taken": ("NOPERM", by("ACL SETUSER leader -@all"), by("ACL SETUSER leader +@all")),
-    "cannot save": ("MISCONF", FailingServer.fail_to_save, FailingServer.save_again),
+    "permission taken": ("permissions", by("ACL SETUSER leader -@all"), by("ACL SETUSER leader +@all")),
+    "cannot save": ("misconf", FailingServer.fail_to_save, FailingServer.save_again),
     "a replica": ("read only replica", by("REPLICAOF 127.0.0.1 1"), by("REPLICAOF NO ONE")),
     "connections closed": ("", by(CLOSE), by()),
     "stopped": ("", FailingServer.stop, FailingServer.go_on),
 }
 #: Of those that pass, a log tells the first one of a request only, which may have been another.
-FINAL = {"has not loaded the dsync module", "WRONGPASS", "NOPERM"}
+FINAL = {"has not loaded the dsync module", "password", "permissions"}
 
 
 class Fleet:
@@ -316,7 +316,7 @@ class Fleet:
         text = b""
         for leader in self.leaders:
             said = leader.log.read_bytes()
-            text += said
+            text += said.lower()
             shown = [line.decode(errors="replace") for line in said.splitlines() if BEGINNING.search(line)]
             self.violations += [f"{leader.kind} has shown a token: {line}" for line in shown]
         for language in {leader.language for leader in self.leaders}:
