@@ -287,8 +287,18 @@ test_shared_name() {
     damaged=$(in_copy dpkg --verify dovecot-core)
     [ -z "$damaged" ] || fail "dsync-cli changed files of dovecot-core: $damaged"
     packages --purge dovecot-core
+
+    # An older version, in whose package the program itself is dsync, is upgraded.
+    in_copy sh -c 'dpkg-deb --raw-extract /tmp/dsync-cli_*.deb /tmp/mail/old'
+    old=$copy/tmp/mail/old
+    mv "$old/usr/bin/dsync-cli" "$old/usr/bin/dsync"
+    rm "$old/DEBIAN/postinst" "$old/DEBIAN/prerm" "$old/DEBIAN/triggers"
+    sed -i 's/^Version: .*/Version: 0.1/' "$old/DEBIAN/control"
+    dpkg-deb --root-owner-group --build "$old" "$copy/tmp/mail/old.deb" >/dev/null
+    packages --install /tmp/mail/old.deb
     in_copy sh -c 'dpkg --install /tmp/dsync-cli_*.deb' >/dev/null
-    expect_dsync "$tool" 'when it is installed again'
+    expect_dsync "$tool" 'after an upgrade'
+    [ -L "$copy/usr/bin/dsync" ] || fail 'after an upgrade, dsync is not the link'
     rm -r "$copy/tmp/mail"
     echo 'test-deb: the tool and dovecot-core can be installed in either order, and each keeps its program.'
 }

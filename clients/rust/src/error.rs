@@ -8,8 +8,8 @@ use redis::RedisError;
 
 use crate::passing::{cause, passes, tells_the_end};
 use crate::request::Command;
-use crate::sentinel::Untold;
 use crate::text::printable;
+use crate::untold::Untold;
 
 /// The errors of this crate.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ impl ServerError {
     ) -> ServerError {
         let (error, address) = match cause::<Untold>(&error) {
             Some(told) => (
-                told.error(&error),
+                refusal(told, &error),
                 format!("the Sentinel at {}", told.sentinel),
             ),
             None => (error, address),
@@ -203,6 +203,14 @@ impl ServerError {
     /// The key that the request was about, if it was about one.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
+    }
+}
+
+/// Returns the Sentinel's error, or one that passes and says the same while others were not reached.
+fn refusal(untold: &Untold, passing: &RedisError) -> RedisError {
+    match untold.is_final || passes(&untold.error) {
+        true => untold.error.clone(),
+        false => passing.clone(),
     }
 }
 

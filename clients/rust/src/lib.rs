@@ -28,6 +28,7 @@ mod signal;
 mod sync;
 mod text;
 mod times;
+mod untold;
 mod uses;
 
 pub use cancel::Cancel;

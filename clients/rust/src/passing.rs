@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use crate::sentinel::Untold;
+use crate::untold::Untold;
 
 /// Codes of the server for which redis-rs has no kind.
 const CODES: [&str; 5] = ["UNBLOCKED", "NOREPLICAS", "MISCONF", "BUSY", "OOM"];

@@ -3,7 +3,6 @@
 //! The Sentinels are asked one after the other. One that refuses or does not answer is passed over for the next one. redis-rs
 //! does that, too, but it does not tell which Sentinel an error is of, nor an error of a Sentinel from one of the primary.
 
-use std::fmt;
 use std::future::{Future, ready};
 use std::io;
 use std::sync::Mutex;
@@ -16,6 +15,7 @@ use crate::passing::passes;
 use crate::request::read;
 use crate::signal::{lock, now};
 use crate::times::LOOK_UP_WITHIN;
+use crate::untold::Untold;
 
 /// Who is asked, and whom they named last.
 pub(crate) struct Found {
@@ -24,15 +24,6 @@ pub(crate) struct Found {
     /// How to connect to the primary. Its address is the one that a Sentinel names.
     primary: ConnectionInfo,
     last: Mutex<Option<String>>,
-}
-
-/// Why a Sentinel does not tell the primary.
-#[derive(Debug)]
-pub(crate) struct Untold {
-    pub(crate) sentinel: String,
-    pub(crate) error: RedisError,
-    /// Whether all Sentinels have refused.
-    pub(crate) is_final: bool,
 }
 
 impl Found {
@@ -132,21 +123,3 @@ fn unknown(named: &str) -> RedisError {
     let what = "Sentinel names no primary";
     RedisError::from((kind, what, format!("it names {named}")))
 }
-
-impl Untold {
-    /// Returns the Sentinel's error, or one that passes and says the same while others were not reached.
-    pub(crate) fn error(&self, passing: &RedisError) -> RedisError {
-        match self.is_final || passes(&self.error) {
-            true => self.error.clone(),
-            false => passing.clone(),
-        }
-    }
-}
-
-impl fmt::Display for Untold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.error)
-    }
-}
-
-impl std::error::Error for Untold {}
