@@ -23,8 +23,8 @@ FOR_A_WHILE = 1.5
 A_PASSWORD = "WRONGPASS|invalid username-password pair|password authentication failed"
 A_CERTIFICATE = "certificate"
 
-#: Libraries that do not tell who it was behind Sentinel: go-redis names no address, and where a dial function for redigo
-#: returns a refusal, the server's words are kept.
+#: Libraries that do not tell who it was behind Sentinel: go-redis names no address, and redigo's helper keeps only the
+#: server's words of what a dial function returns.
 NAMELESS = {"go-redis", "redigo"}
 
 WRONG = "password-of-nobody"
