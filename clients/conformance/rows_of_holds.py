@@ -343,7 +343,7 @@ def release_that_was_refused_and_then_finds_nothing_says_so(lab: Lab) -> None:
     """The script removes the key and goes on: a refusal has carried out nothing, so 0 is no answer to a repetition."""
     hold(lab, lease=60_000)
     lab.ask("CONFIG", "SET", "busy-reply-threshold", 50)
-    script = "redis.call('DEL', 'k') local begun = redis.call('TIME')[1] while redis.call('TIME')[1] - begun < 3 do end"
+    script = "redis.call('DEL', 'k') local begun = redis.call('TIME')[1] while redis.call('TIME')[1] - begun < 6 do end"
     loop = lab.aside(lambda: lab.server.client(socket_timeout=60).eval(script, 0))
     eventually(lambda: is_refused(lab, "BUSY"), "a busy server")
     is_(lab.driver.ask("release", **{"as": "h"}), "lost")

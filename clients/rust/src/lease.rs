@@ -322,7 +322,6 @@ impl Lease {
         if state.has_ended() {
             return Renewal::Not;
         }
-        let slice = state.asked.terms.slice();
         let due = state.due.map(|due| due.since(self.now()));
         if due == Some(Duration::ZERO) {
             state.due = None;
@@ -338,7 +337,17 @@ impl Lease {
             }
             return Renewal::Due(asked);
         }
-        Renewal::In(due.map_or(slice, |due| due.min(slice)))
+        drop(state);
+        Renewal::In(self.look_in())
+    }
+
+    /// After which time it is worth looking whether a renewal is due.
+    pub(crate) fn look_in(&self) -> Duration {
+        let state = self.state();
+        let slice = state.asked.terms.slice();
+        state
+            .due
+            .map_or(slice, |due| due.since(self.now()).min(slice))
     }
 
     /// Wait until the hold is lost or given back, at most so long. Returns why it is lost.

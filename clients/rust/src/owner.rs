@@ -1,14 +1,28 @@
 //! Who holds, for people: the default of `owner`.
 
+use std::cell::RefCell;
+use std::process;
+
 use crate::text::cut;
 
 /// The longest text that the server takes.
 pub(crate) const LONGEST: usize = 128;
 
-/// Returns `user@host:pid`, at most as long as the server allows.
+thread_local! {
+    /// What was found in the process of that number. A mutex that all threads share could stay locked in a child.
+    static FOUND: RefCell<(u32, String)> = RefCell::default();
+}
+
+/// Returns `user@host:pid`, at most as long as the server allows. The system is asked once in each thread, and again in a
+/// child that was forked.
 pub(crate) fn default_owner() -> String {
-    let pid = std::process::id();
-    owner(&user(), &host(), pid)
+    let pid = process::id();
+    FOUND.with_borrow_mut(|found| {
+        if found.0 != pid {
+            *found = (pid, owner(&user(), &host(), pid));
+        }
+        found.1.clone()
+    })
 }
 
 /// What is too long is cut at the end of the host's name.

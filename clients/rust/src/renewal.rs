@@ -5,9 +5,9 @@
 //! healthy nodes waiting until those are lost, too; and confirmed holds, because WAIT would do the same.
 
 use std::collections::HashMap;
-use std::process;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
+use std::{mem, process};
 
 use redis::Value;
 
@@ -34,6 +34,11 @@ pub struct Renewals<H: Half> {
 
 struct State<H: Half> {
     holds: Vec<Weak<Shared<H>>>,
+    /// When the worker looks by itself; `None` while it is at work.
+    next: Option<Moment>,
+    /// Whether the worker found no holds. It ends if it finds none again, so that a program which takes one lock after
+    /// another does not start a worker for each.
+    is_idle: bool,
     /// The number of the process that has the worker, which the worker keeps for as long as it lives. It may end otherwise
     /// than by itself, with its runtime for example; and a child that was forked since has none.
     worker: Weak<u32>,
@@ -55,6 +60,8 @@ impl<H: Half> Default for Renewals<H> {
     fn default() -> Self {
         let state = State {
             holds: Vec::new(),
+            next: None,
+            is_idle: false,
             worker: Weak::new(),
         };
         Renewals {
@@ -68,15 +75,24 @@ impl<H: Half> Renewals<H> {
     /// Renews a hold for as long as it lives. Without a thread it lasts for one lease, and is then told as lost.
     pub(crate) fn add(self: &Arc<Self>, hold: &Arc<Shared<H>>) {
         let mut state = lock(&self.state);
+        // Those that have ended make room, without which a program that takes one lock after another had all of them here.
+        if state.holds.len() == state.holds.capacity() {
+            state.holds.retain(|hold| hold.strong_count() > 0);
+        }
         state.holds.push(Arc::downgrade(hold));
         let process = process::id();
         if state.worker.upgrade().is_none_or(|of| *of != process) {
             let life = Arc::new(process);
             state.worker = Arc::downgrade(&life);
+            (state.next, state.is_idle) = (None, false);
             hold.half.in_background(work(Arc::clone(self), life));
         }
+        let first = Moment::now().after(hold.lease.look_in());
+        let is_in_time = state.next.is_some_and(|next| next <= first);
         drop(state);
-        self.look();
+        if !is_in_time {
+            self.look();
+        }
     }
 
     /// Has the worker look again, because something is due earlier.
@@ -84,7 +100,7 @@ impl<H: Half> Renewals<H> {
         self.changed.tell();
     }
 
-    /// Returns `None` when there are no holds. Then the worker is to end.
+    /// Returns `None` when there are no holds, again. Then the worker is to end.
     fn find(&self) -> Option<Look<H>> {
         let mut state = lock(&self.state);
         let mut look = Look {
@@ -104,11 +120,14 @@ impl<H: Half> Renewals<H> {
             look.left = look.left.min(hold.lease.left());
             true
         });
-        if state.holds.is_empty() {
+        let is_idle = state.holds.is_empty();
+        let is_over = mem::replace(&mut state.is_idle, is_idle) && is_idle;
+        if is_over {
             state.worker = Weak::new();
-            return None;
         }
-        Some(look)
+        let is_at_work = is_over || !look.due.is_empty();
+        state.next = (!is_at_work).then(|| Moment::now().after(look.next));
+        (!is_over).then_some(look)
     }
 }
 
