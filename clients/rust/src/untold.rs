@@ -20,4 +20,8 @@ impl fmt::Display for Untold {
     }
 }
 
-impl Error for Untold {}
+impl Error for Untold {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}
