@@ -27,7 +27,7 @@ WORDS = {"lane": "--lane", "lane_limit": "--lane-limit", "attempts": "--max", "r
 WORDS["owner"] = "--owner"
 TIMES = {"lease": "--lease", "wait": "--wait", "min_hold": "--min-hold", "max_hold": "--max-hold", "within": "--within"}
 LOGIN = {"user": "--user", "password": "--pass", "ca": "--cacert"}
-LOGIN.update({"sentinel_user": "--sentinel-user", "sentinel_password": "--sentinel-pass"})
+LOGIN_AT_SENTINELS = {"sentinel_user": "--sentinel-user", "sentinel_password": "--sentinel-pass"}
 FLAGS = {"index": "--index", "disk": "--disk"}
 
 server: list[str] = []
@@ -114,12 +114,14 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
     what = order["do"]
     if what == "connect":
         addresses = [f"127.0.0.1:{port}" for port in order["ports"]]
+        login = LOGIN
         if order["mode"] == "sentinel":
+            login = {**LOGIN, **LOGIN_AT_SENTINELS}
             server[:] = ["--master", "locks", "--sentinel", ",".join(addresses)]
         else:
             server[:] = [word for address in addresses for word in ("--url", f"redis://{address}")]
             server.extend(["--cluster"] * (order["mode"] == "cluster"))
-        for name, option in LOGIN.items():
+        for name, option in login.items():
             if order.get(name) is not None:
                 server.extend([option, order[name]])
         return {"is": "connected"}
