@@ -135,16 +135,21 @@ impl Servers {
         Err(Failure::new(Status::Nothing, message))
     }
 
-    /// Returns what no repetition would change: the server is no node of a cluster, or no sentinel knows the name of
-    /// the primary, or the login is refused. What cannot be told in a moment is left to those who repeat their
-    /// requests.
+    /// Returns what the client library would take for an outage that ends: the server is no node of a cluster, or no
+    /// sentinel knows the name of the primary. What cannot be told in a moment, and what else sentinels refuse, is left
+    /// to the library.
     pub fn check(&self) -> Result<()> {
         const MOMENT: Duration = Duration::from_secs(1);
         let servers = self.clone();
         let checked = race::within(self.timeout.min(MOMENT), move || match &servers.place {
             Place::Single(_) => Ok(()),
             Place::Cluster(nodes) => servers.primaries_of_cluster(nodes).map(drop),
-            Place::Sentinel(_) => servers.open_any().map(drop),
+            Place::Sentinel(Sentinels { addresses, .. }) => {
+                servers.first_of(addresses, |servers, address| {
+                    let named = servers.named_by(address).map(|named| named.map(drop));
+                    named.unwrap_or_else(|failure| Err(failure.that_may_pass()))
+                })
+            }
         })?;
         match checked {
             Some(Err(failure)) if failure.status == Status::Refused => Err(failure),
@@ -208,17 +213,7 @@ impl Servers {
     /// Connects to the primary that a sentinel names. One that is no primary is not taken: the sentinel has not yet
     /// heard of a failover.
     fn open_by_sentinel(&self, address: &ConnectionAddr) -> Result<Node> {
-        let Place::Sentinel(Sentinels { master, login, .. }) = &self.place else {
-            return self.open(address);
-        };
-        let mut sentinel = self.open_as(address, login, Peer::sentinel(address, login))?;
-        let mut question = redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-        let Some((host, port)) = sentinel.ask::<Option<(String, u16)>>(&question)? else {
-            return Err(unknown_master(&sentinel.peer, master));
-        };
-        let host = Some(host);
-        let mut node = self.open(&Endpoint { host, port }.beside(address))?;
+        let mut node = self.open(&self.named_by(address)??)?;
         let role: RedisResult<Vec<Value>> = redis::cmd("ROLE").query(&mut node.connection);
         let is_other = |role: Vec<Value>| {
             let name = role.first().map(from_redis_value_ref::<String>);
@@ -227,12 +222,28 @@ impl Servers {
         // A user who may not ask for the role learns it from the answers.
         if role.is_ok_and(is_other) {
             let message = format!(
-                "{}: the {} names it as primary, but it is none",
-                node.peer, sentinel.peer
+                "{}: the Sentinel at {address} names it as primary, but it is none",
+                node.peer
             );
             return Err(Failure::new(Status::Unreachable, message));
         }
         Ok(node)
+    }
+
+    /// Asks a sentinel for the primary. The inner result tells whether it knows the name.
+    fn named_by(&self, address: &ConnectionAddr) -> Result<Result<ConnectionAddr>> {
+        let Place::Sentinel(Sentinels { master, login, .. }) = &self.place else {
+            return Ok(Ok(address.clone()));
+        };
+        let mut sentinel = self.open_as(address, login, Peer::sentinel(address, login))?;
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+        let named: Option<(String, u16)> = sentinel.ask(&question)?;
+        let primary = named.map(|(host, port)| {
+            let host = Some(host);
+            Endpoint { host, port }.beside(address)
+        });
+        Ok(primary.ok_or_else(|| unknown_master(&sentinel.peer, master)))
     }
 
     fn open(&self, address: &ConnectionAddr) -> Result<Node> {

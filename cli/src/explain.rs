@@ -114,7 +114,7 @@ fn explain(peer: &Peer, error: &RedisError) -> Failure {
 
 /// Returns what a sentinel that does not know the primary's name says.
 pub fn unknown_master(sentinel: &Peer, master: &str) -> Failure {
-    let message = format!("--master '{master}': the {sentinel} knows no primary of this name");
+    let message = format!("--master '{master}': {sentinel} knows no primary of this name");
     Failure::new(Status::Refused, format!("{message}\n{UNKNOWN_MASTER}"))
 }
 
@@ -144,6 +144,10 @@ fn unknown_command(peer: &Peer, detail: &str) -> Failure {
 
 /// Explains what went wrong on the way.
 fn of_connection(peer: &Peer, error: &RedisError) -> Failure {
+    // A sentinel has refused, and the others were not reached.
+    if let Some(refusal) = io_error(error).and_then(|it| it.source()?.downcast_ref()) {
+        return explain(peer, refusal).that_may_pass();
+    }
     let (what, advice) = if let Some(tls) = tls_error(error) {
         of_tls(tls)
     } else if error.is_timeout() && peer.has_tls {
@@ -191,22 +195,21 @@ fn of_tls(error: &TlsError) -> (String, &'static str) {
         TlsError::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => (
-            "the server's certificate is for another host".into(),
+            "its certificate is for another host".into(),
             "Give the address with a host that stands in the certificate.",
         ),
         TlsError::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
         ) => (
-            "the server's certificate has expired".into(),
-            "The server needs a new one. Is the clock of this machine right?",
+            "its certificate has expired".into(),
+            "It needs a new one. Is the clock of this machine right?",
         ),
         TlsError::InvalidCertificate(CertificateError::UnknownIssuer) => (
-            "the server's certificate is signed by an authority that this machine does not know"
-                .into(),
+            "its certificate is signed by an authority that this machine does not know".into(),
             "Give the authority's certificate with --cacert FILE.",
         ),
         TlsError::InvalidCertificate(_) => (
-            format!("the server's certificate is not accepted: {error}"),
+            format!("its certificate is not accepted: {error}"),
             "Give the certificate of the authority that signed it with --cacert FILE.",
         ),
         TlsError::AlertReceived(
@@ -231,10 +234,12 @@ fn of_tls(error: &TlsError) -> (String, &'static str) {
 
 /// Finds the TLS error inside the library's.
 fn tls_error(error: &RedisError) -> Option<&TlsError> {
+    io_error(error)?.get_ref()?.downcast_ref()
+}
+
+fn io_error(error: &RedisError) -> Option<&io::Error> {
     type Shared = Arc<dyn std::error::Error + Send + Sync>;
-    let inner = error.source()?.downcast_ref::<Shared>()?;
-    let io: &io::Error = inner.downcast_ref()?;
-    io.get_ref()?.downcast_ref()
+    error.source()?.downcast_ref::<Shared>()?.downcast_ref()
 }
 
 /// Whether the server closed the connection, as a port with TLS does.

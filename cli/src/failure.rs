@@ -68,6 +68,11 @@ impl Failure {
         Failure::new(last.status, message)
     }
 
+    /// Returns the same as a failure that another attempt may not meet.
+    pub fn that_may_pass(self) -> Failure {
+        Failure::new(Status::Unreachable, self.message)
+    }
+
     /// Returns the message without the advice that may follow it.
     pub fn first_line(&self) -> &str {
         self.message.lines().next().unwrap_or_default()

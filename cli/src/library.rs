@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use dsync_client::{Client, Error, Server};
+use dsync_client::{Client, Error, Server, ServerError};
 use redis::cluster::ClusterClientBuilder;
-use redis::{ConnectionAddr, ConnectionInfo, RedisError, RedisResult, TlsMode};
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, RedisResult, TlsMode};
 
 use crate::connect::info;
 use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
 use crate::race;
-use crate::servers::{Place, Sentinels, Servers};
+use crate::servers::{Peer, Place, Sentinels, Servers};
 use crate::text::{counted, printable, say};
 
 /// After so long without an answer the user is told why the tool has not ended.
@@ -47,7 +47,7 @@ impl Servers {
     pub fn failure(&self, name: &str, error: &Error) -> Failure {
         match error {
             Error::Redis(error) => {
-                let failure = Failure::of_server(&self.name(), error);
+                let failure = Failure::of_server(&self.peer(error), error);
                 // A sign of life is about no key.
                 match error.key() {
                     Some(_) => Failure::new(failure.status, format!("{name}: {failure}")),
@@ -68,6 +68,22 @@ impl Servers {
             Error::InvalidOption { .. } => Failure::new(Status::Usage, error.to_string()),
             other => Failure::new(Status::Refused, other.to_string()),
         }
+    }
+
+    /// Returns whom an error of the client library is about: behind sentinels one of them, or the primary.
+    fn peer(&self, error: &ServerError) -> Peer {
+        let told = error
+            .address()
+            .filter(|_| error.kind() != ErrorKind::MasterNameNotFoundBySentinel);
+        let (Place::Sentinel(asked), Some(address)) = (&self.place, told) else {
+            return self.name();
+        };
+        let mut sentinels = { asked.addresses.iter() }.map(|it| Peer::sentinel(it, &asked.login));
+        let sentinel = sentinels.find(|peer| peer.address == address);
+        sentinel.unwrap_or_else(|| Peer {
+            address: address.to_owned(),
+            ..self.name()
+        })
     }
 
     /// Returns the servers for the client library, unless it is plain at once that they are not what the options say.

@@ -66,7 +66,7 @@ impl Peer {
 
     pub fn sentinel(address: &ConnectionAddr, login: &RedisConnectionInfo) -> Peer {
         Peer {
-            address: format!("sentinel {address}"),
+            address: format!("the Sentinel at {address}"),
             is_sentinel: true,
             ..Peer::new(address, login)
         }

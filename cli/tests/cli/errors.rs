@@ -199,7 +199,7 @@ fn refusal_of_a_sentinel_names_the_sentinel_and_its_options() {
     place.ask("ACL SETUSER watcher on >secret +@all");
     place.ask("ACL SETUSER blind on nopass -@all +@connection");
     let address = format!("127.0.0.1:{}", place.port());
-    let name = format!("sentinel {address}: ");
+    let name = format!("the Sentinel at {address}: ");
     for (user, words) in [
         (
             "watcher",
@@ -221,10 +221,34 @@ fn refusal_of_a_sentinel_names_the_sentinel_and_its_options() {
     let (status, stderr) = failure(dsync("redis://127.0.0.1:1", &away));
     let advice = "Give it with --sentinel.";
     assert!(
-        status == 69 && stderr.contains("sentinel 127.0.0.1:1: "),
+        status == 69 && stderr.contains("the Sentinel at 127.0.0.1:1: "),
         "{stderr}"
     );
     assert!(stderr.contains(advice), "{stderr}");
+}
+
+#[test]
+fn refusal_behind_sentinels_is_final_unless_one_is_away() {
+    let server = Server::start();
+    let sentinel = watch(&server, 0);
+    let address = format!("127.0.0.1:{}", sentinel.nth(0).port());
+    let both = format!("127.0.0.1:1,{address}");
+    let run = |user: &str, password: &str| {
+        let place = ["--sentinel", &both, "--master", "locks"];
+        let login = [user, "nobody", password, "wrong"];
+        let wait = ["run", "--lock", "k", "--wait", "2s", "--", "true"];
+        let all = [&place[..], &login, &wait].concat();
+        failure(dsync("redis://127.0.0.1:1", &all))
+    };
+    let (status, stderr) = run("--user", "--pass");
+    let primary = format!("127.0.0.1:{}: Password auth", server.port());
+    assert!(status == 76 && stderr.contains(&primary), "{stderr}");
+    assert!(stderr.contains("--password-file"), "{stderr}");
+    let (status, stderr) = run("--sentinel-user", "--sentinel-pass");
+    let told = format!("the Sentinel at {address}: Password auth");
+    assert!(status == 69 && stderr.contains(&told), "{stderr}");
+    assert!(stderr.contains("--sentinel-password-file"), "{stderr}");
+    assert!(!stderr.contains("127.0.0.1:1:"), "{stderr}");
 }
 
 #[test]
