@@ -217,11 +217,14 @@ def for_another_name(lab: Lab) -> Certificate:
 def certificate_is_refused_at_once(wrong: Callable[[Lab], Certificate]) -> Callable[[Lab], None]:
     def play(lab: Lab) -> None:
         lab.group.primary.show(wrong(lab))
-        for text in (
-            refused_text(lab, lab.driver),
-            refused_connection(lab, "one", [lab.group.primary.port], **lab.group.login()),
-        ):
-            names_primary(text, lab, A_CERTIFICATE)
+        # Sentinels, too, refuse one that has expired, and node-redis tries no primary that they do not reach.
+        is_untried = wrong is that_has_expired and {"node", "redis"} <= set(lab.command)
+        if not is_untried:
+            names_primary(refused_text(lab, lab.driver), lab, A_CERTIFICATE)
+        text = refused_connection(lab, "one", [lab.group.primary.port], **lab.group.login())
+        names_primary(text, lab, A_CERTIFICATE)
+        if is_untried:
+            raise Cannot("the library tries no primary that its Sentinels do not reach, so it sees no certificate")
 
     play.__name__ = f"certificate_{wrong.__name__}_is_refused_at_once"
     return play

@@ -55,8 +55,9 @@ async function connect(order) {
             : mode === 'one'
               ? library.createClient({ ...rootNodes[0], ...who, socket })
               : library.createSentinel(sentinels);
-    redis.on('error', () => {});
-    await redis.connect();
+    const failed = new Promise((resolve) => redis.on('error', resolve));
+    // A client of one server goes on connecting, and tells errors by events only.
+    await Promise.race([redis.connect(), ...(mode === 'one' ? [failed] : [])]);
     return redis;
 }
 

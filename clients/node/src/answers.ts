@@ -53,8 +53,11 @@ export class PrimaryUnknown extends DsyncError {
     }
 }
 
-/** The errors for which a connection was not opened. They may be answers, and none to what was to be sent. */
-export const ofOpening = new WeakSet();
+/**
+ * The errors for which a connection was not opened. They may be answers, and none to what was to be sent. With the address of
+ * the server where only they tell it.
+ */
+export const ofOpening = new WeakMap<object, string | undefined>();
 
 /**
  * Whether the same request may be answered later: the one table of this package, for all its commands. What renews or ends a
@@ -62,7 +65,7 @@ export const ofOpening = new WeakSet();
  */
 export function isRetryable(library: Library, thrown: unknown, isOfHold = false): boolean {
     const isOfGreeting = ofOpening.has(thrown as object) || isUntrusted(thrown) || isAnswer(thrown, 'WRONGPASS', 'NOAUTH');
-    if (isOfHold && isOfGreeting) {
+    if (isOfHold && (isOfGreeting || thrown instanceof PrimaryUnknown)) {
         return true;
     }
     const error = thrown as AnyError;
@@ -94,7 +97,7 @@ export function isRefusal(thrown: unknown): boolean {
 
 /** Returns the error; one of the server with the key and the address. */
 export function named(library: Library, key: string, error: unknown): unknown {
-    const where = ` ('${shown(key)}' at ${library.serverOf(key)})`;
+    const where = ` ('${shown(key)}' at ${ofOpening.get(error as object) ?? library.serverOf(key)})`;
     if ((isAnswer(error) || isUntrusted(error)) && !error.message.endsWith(where)) {
         reword(error, `${error.message}${isAnswer(error, 'NOLIMIT') ? ': give `limit`' : ''}${where}`);
     }

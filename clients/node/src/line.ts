@@ -284,7 +284,7 @@ export class OwnConnection {
             };
             const refused = (error: unknown) => {
                 forget();
-                ofOpening.add(error as object);
+                ofOpening.set(error as object, ofOpening.get(error as object));
                 throw error;
             };
             const opening = this.library.open(key, forget, this.at).then(opened, refused);

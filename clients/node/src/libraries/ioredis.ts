@@ -1,10 +1,11 @@
 // ioredis (and its fork iovalkey): one server, Sentinel or Cluster.
 
 import type { EventEmitter } from 'node:events';
+import type { Socket } from 'node:net';
 
 import slotOf from 'cluster-key-slot';
 
-import { isAnswer, isRefusal, isUntrusted, masked, PrimaryUnknown } from '../answers.js';
+import { isAnswer, isRefusal, isUntrusted, masked, ofOpening, PrimaryUnknown } from '../answers.js';
 import type { Reply } from '../replies.js';
 import { connected } from '../retry.js';
 import { LOOK_UP_WITHIN_MS } from '../times.js';
@@ -19,13 +20,13 @@ export interface Redis extends EventEmitter {
         path?: string;
         db?: number;
         name?: string;
-        sentinels?: readonly Partial<Address>[];
+        sentinels?: readonly Partial<Address>[] | null;
         sentinelUsername?: string;
         sentinelPassword?: string;
         sentinelTLS?: object;
     };
     readonly condition?: { select?: number } | null;
-    readonly stream?: { ref?(): void; unref?(): void; cork?(): void; uncork?(): void };
+    readonly stream?: Partial<Socket>;
     /** Of a cluster: the addresses that have each slot, the primary first. */
     readonly slots: readonly (readonly string[] | undefined)[];
     call(...words: string[]): Promise<Reply>;
@@ -120,10 +121,9 @@ export class Ioredis implements Library {
         const connection = primary.duplicate({ ...NO_RECONNECT, db, ...at });
         connection.once('end', onEnd);
         const close = () => connection.disconnect();
-        const connecting = connect(connection).catch(async (error: unknown) => {
-            throw (SENTINELS_FAILED.test((error as Error).message) && (await this.#refusalOfSentinels(key))) || error;
+        await connected(this, key, connect(connection), close).catch(async (error: unknown) => {
+            throw this.client.options?.sentinels ? await this.#explained(error, key) : error;
         });
-        await connected(this, key, connecting, close);
         const [message, prefix] = this.isCluster ? (['smessage', 's'] as const) : (['message', ''] as const);
         const { stream } = connection;
         return {
@@ -146,22 +146,34 @@ export class Ioredis implements Library {
         };
     }
 
-    /** Asks each Sentinel why it does not tell the primary, which the client keeps to itself. */
-    async #refusalOfSentinels(key: string): Promise<PrimaryUnknown | undefined> {
-        const { sentinels = [], name = '', ...options } = this.client.options ?? {};
+    /**
+     * Asks each Sentinel for what the client keeps to itself: the address of the primary that has refused, or why none of them
+     * tells it.
+     */
+    async #explained(error: unknown, key: string): Promise<unknown> {
+        const isOfPrimary = isAnswer(error) || isUntrusted(error);
+        if (!isOfPrimary && !SENTINELS_FAILED.test((error as Error).message)) {
+            return error;
+        }
+        const { sentinels, name = '', ...options } = this.client.options ?? {};
         const { sentinelUsername: username, sentinelPassword: password, sentinelTLS: tls } = options;
         const user = { db: 0, username, password, tls, enableReadyCheck: false };
-        const asked = sentinels.map(async ({ host = 'localhost', port = 26_379 }) => {
+        const asked = (sentinels ?? []).map(async ({ host = 'localhost', port = 26_379 }) => {
             const sentinel = this.client.duplicate({ ...NO_RECONNECT, ...user, sentinels: undefined, host, port });
             const asking = () => sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name);
-            const error = await bounded(connect(sentinel, asking), LOOK_UP_WITHIN_MS).catch((thrown: unknown) => thrown);
+            const said = await bounded(connect(sentinel, asking), LOOK_UP_WITHIN_MS).catch((thrown: unknown) => thrown);
             sentinel.disconnect();
-            return { server: `the Sentinel at ${host}:${port}`, error };
+            return { server: `the Sentinel at ${host}:${port}`, said };
         });
         const told = await Promise.all(asked);
-        const refused = told.filter(({ error }) => isRefusal(error));
+        if (isOfPrimary) {
+            const address = told.map(({ said }) => said).find(Array.isArray);
+            ofOpening.set(error, address?.join(':'));
+            return error;
+        }
+        const refused = told.filter(({ said }) => isRefusal(said));
         const [first] = refused;
-        return first && new PrimaryUnknown(key, first.server, first.error, refused.length === told.length);
+        return first ? new PrimaryUnknown(key, first.server, first.said, refused.length === told.length) : error;
     }
 
     addressOf(key: string): string | undefined {
@@ -173,7 +185,9 @@ export class Ioredis implements Library {
         if (this.isCluster) {
             return this.addressOf(key) ?? 'the cluster';
         }
-        return sentinels ? `the primary of '${name}'` : (path ?? `${host}:${port}`);
+        const { remoteAddress, remotePort } = this.client.stream ?? {};
+        const primary = remoteAddress === undefined ? `the primary of '${name}'` : `${remoteAddress}:${remotePort}`;
+        return sentinels ? primary : (path ?? `${host}:${port}`);
     }
 
     #primaryOf(key: string): Redis | undefined {

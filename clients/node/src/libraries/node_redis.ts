@@ -4,12 +4,13 @@ import { errorMonitor, type EventEmitter } from 'node:events';
 
 import slotOf from 'cluster-key-slot';
 
-import { isAnswer, isRefusal, isUntrusted, masked, PrimaryUnknown, Unanswered } from '../answers.js';
+import { isAnswer, isUntrusted, masked, PrimaryUnknown, Unanswered } from '../answers.js';
 import type { Reply } from '../replies.js';
 import { connected } from '../retry.js';
 import { ANSWER_WITHIN_MS, LOOK_UP_WITHIN_MS } from '../times.js';
 import { bounded } from '../timing.js';
 import type { Address, Connection, Library, Words } from './library.js';
+import { Refusals, type Sentinel } from './refusals.js';
 
 /** What is used of a client of one server, or of a connection. */
 export interface Plain extends EventEmitter {
@@ -47,12 +48,6 @@ interface Cluster {
     sendCommand(key: string, isReadonly: boolean, words: Words): Promise<Reply>;
 }
 
-/** What is used of a client that Sentinels tell who the primary is. */
-interface Sentinel {
-    getSentinelNode(): unknown;
-    _execute<T>(isReadonly: boolean, work: (plain: Plain) => Promise<T>): Promise<T>;
-}
-
 /** The classes of errors of its connections. */
 const CONNECTION_CLASSES = new Set([
     ...['ConnectionTimeoutError', 'SocketTimeoutError', 'TimeoutError', 'SocketClosedUnexpectedlyError'],
@@ -63,39 +58,6 @@ const CONNECTION_CLASSES = new Set([
 /** Those that are of class Error, without a code: while Sentinels are away or do not agree. */
 const CONNECTION_MESSAGES = /^None of the sentinels are available|^no valid master node/;
 
-/** A client asks its Sentinels one after the other, and again a second later. */
-const BETWEEN_ROUNDS_MS = 800;
-/** The Sentinels of two rounds. */
-const ERRORS_KEPT = 20;
-
-/** What Sentinels have answered instead of who the primary is. The client tells it by events, and not which Sentinel it was. */
-class Refusals {
-    #heard: { error: unknown; at: number }[] = [];
-
-    hear(error: unknown): void {
-        // Beside each error there is an event with a text.
-        if (error instanceof Error) {
-            this.#heard = [...this.#heard.slice(1 - ERRORS_KEPT), { error, at: performance.now() }];
-        }
-    }
-
-    /** The client has a primary. */
-    clear(): void {
-        this.#heard = [];
-    }
-
-    /** Returns the error that tells a refusal, if there is one. When a second round has begun, all were asked. */
-    of(key: string): PrimaryUnknown | undefined {
-        const refused = this.#heard.filter(({ error }) => isRefusal(error));
-        const [first, last] = [refused[0], refused.at(-1)];
-        if (first === undefined || last === undefined) {
-            return undefined;
-        }
-        const isFinal = refused.length === this.#heard.length && last.at - first.at > BETWEEN_ROUNDS_MS;
-        return new PrimaryUnknown(key, 'a Sentinel', last.error, isFinal);
-    }
-}
-
 export class NodeRedis implements Library {
     readonly connectionClasses = CONNECTION_CLASSES;
     readonly connectionMessages = CONNECTION_MESSAGES;
@@ -104,16 +66,14 @@ export class NodeRedis implements Library {
     readonly #sentinel: Sentinel | undefined;
     /** The client of the primary that a client for Sentinels has sent its last request with. */
     #plainOfSentinel: Plain | undefined;
-    readonly #refusals = new Refusals();
+    readonly #refusals: Refusals | undefined;
     #database: Promise<number> | undefined;
 
     constructor(client: object) {
         this.#plain = client as Plain;
         this.#cluster = 'nodeClient' in client ? (client as Cluster) : undefined;
         this.#sentinel = 'getSentinelNode' in client ? (client as Sentinel) : undefined;
-        if (this.#sentinel !== undefined) {
-            this.#plain.on(errorMonitor, (error) => this.#refusals.hear(error));
-        }
+        this.#refusals = this.#sentinel && new Refusals(this.#sentinel);
     }
 
     get isCluster(): boolean {
@@ -129,10 +89,7 @@ export class NodeRedis implements Library {
             return masked(words, this.#cluster.sendCommand(key, false, words));
         }
         if (this.#sentinel !== undefined) {
-            const sent = this.#withPrimary(this.#sentinel, (plain) => sendGreeted(plain, words));
-            return sent.catch((error: unknown) => {
-                throw (CONNECTION_MESSAGES.test((error as Error).message) && this.#refusals.of(key)) || error;
-            });
+            return this.#withPrimary(this.#sentinel, key, (plain) => sendGreeted(plain, words));
         }
         const reply = sendGreeted(this.#plain, words);
         // In time: it must be known when the client does not answer.
@@ -167,8 +124,9 @@ export class NodeRedis implements Library {
         connection.once('end', onEnd);
         // It does not reconnect, so it is gone after an error, without 'end'.
         connection.on('error', onEnd);
-        const connecting = connection.connect().catch((error: unknown) => Promise.reject(this.#refusals.of(key) ?? error));
-        await connected(this, key, connecting, () => close(connection));
+        await connected(this, key, connection.connect(), () => close(connection)).catch(async (error: unknown) => {
+            throw (await this.#refusals?.of(key)) ?? error;
+        });
         const { isCluster } = this;
         return {
             close: () => close(connection),
@@ -224,24 +182,38 @@ export class NodeRedis implements Library {
             primary = node && (await this.#cluster.nodeClient(node));
         } else if (this.#sentinel !== undefined) {
             // While no Sentinel answers it stays with the primary that it has known last.
-            await bounded(this.#withPrimary(this.#sentinel, async () => {}), LOOK_UP_WITHIN_MS).catch(() => {});
+            const known = bounded(this.#withPrimary(this.#sentinel, key, async () => {}), ANSWER_WITHIN_MS);
+            await known.catch((error: unknown) => this.#plainOfSentinel ?? Promise.reject(error));
             primary = this.#plainOfSentinel;
         }
         if (primary === undefined) {
-            throw this.#refusals.of(key) ?? new PrimaryUnknown(key);
+            throw new PrimaryUnknown(key);
         }
         return primary;
     }
 
     /**
-     * This is what sendCommand of a client for Sentinels does. It keeps commands back for many seconds while no Sentinel
-     * answers, although its connection to the primary lives; so remember how that is reached.
+     * This is what sendCommand of a client for Sentinels does. It keeps commands back for many seconds while it has no primary:
+     * so ask for the reason meanwhile, and remember how the primary is reached.
      */
-    #withPrimary<T>(sentinel: Sentinel, work: (plain: Plain) => Promise<T>): Promise<T> {
-        return sentinel._execute(false, (plain) => {
-            this.#plainOfSentinel = plain;
-            this.#refusals.clear();
-            return work(plain);
+    #withPrimary<T>(sentinel: Sentinel, key: string, work: (plain: Plain) => Promise<T>): Promise<T> {
+        return new Promise((resolve, reject) => {
+            let refusal: unknown;
+            const reached = new Promise((settle) => {
+                const worked = sentinel._execute(false, (plain) => {
+                    settle(true);
+                    this.#plainOfSentinel = plain;
+                    this.#refusals?.clear();
+                    return refusal === undefined ? work(plain) : Promise.reject(refusal);
+                });
+                worked.then(resolve, reject).finally(() => settle(true));
+            });
+            void bounded(reached, LOOK_UP_WITHIN_MS).then(async (isReached) => {
+                refusal = isReached ? undefined : await this.#refusals?.of(key);
+                if (refusal !== undefined) {
+                    reject(refusal);
+                }
+            });
         });
     }
 
@@ -301,7 +273,7 @@ function greeted(plain: Plain): Promise<void> {
     });
 }
 
-function close(connection: Plain): void {
+export function close(connection: Plain): void {
     if (connection.isOpen) {
         // node-redis 4 has no destroy(). Both ways end at once: nothing is owed an answer.
         Promise.resolve(connection.destroy ? connection.destroy() : connection.disconnect()).catch(() => {});
