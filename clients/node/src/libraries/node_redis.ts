@@ -194,7 +194,7 @@ export class NodeRedis implements Library {
 
     /**
      * This is what sendCommand of a client for Sentinels does. It keeps commands back for many seconds while it has no primary:
-     * so ask for the reason meanwhile, and remember how the primary is reached.
+     * so ask for the reason meanwhile, early enough for the first sending, and remember how the primary is reached.
      */
     #withPrimary<T>(sentinel: Sentinel, key: string, work: (plain: Plain) => Promise<T>): Promise<T> {
         return new Promise((resolve, reject) => {
@@ -208,7 +208,7 @@ export class NodeRedis implements Library {
                 });
                 worked.then(resolve, reject).finally(() => settle(true));
             });
-            void bounded(reached, LOOK_UP_WITHIN_MS).then(async (isReached) => {
+            void bounded(reached, LOOK_UP_WITHIN_MS / 2).then(async (isReached) => {
                 refusal = isReached ? undefined : await this.#refusals?.of(key);
                 if (refusal !== undefined) {
                     reject(refusal);

@@ -42,12 +42,20 @@ export class Refusals {
     /** The client has a primary. */
     clear(): void {
         this.#heard = [];
+        this.#asking = undefined;
     }
 
     /** Resolves to the error that tells who has refused the client, if somebody has. */
     async of(key: string): Promise<Error | undefined> {
-        this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
-        return (await this.#asking)?.(key);
+        this.#asking ??= this.#ask().catch(() => undefined);
+        const asking = this.#asking;
+        const refusal = await asking;
+        // For a moment it counts for all: a request that came a little earlier is repeated.
+        const forget = () => {
+            this.#asking = this.#asking === asking ? undefined : this.#asking;
+        };
+        setTimeout(forget, refusal === undefined ? 0 : LOOK_UP_WITHIN_MS).unref();
+        return refusal?.(key);
     }
 
     /**
@@ -70,10 +78,12 @@ export class Refusals {
             ...{ clientSideCache: undefined, passthroughClientErrorEvents: true },
         }) as Plain;
         const errors: Error[] = [];
+        let firstAt: number | undefined;
         let primary: string | undefined;
         const told = new Promise<unknown>((settle) => {
             like.on('error', (error) => {
                 if (error instanceof Error) {
+                    firstAt ??= performance.now();
                     primary ??= /^Master Client \((.*?)\): /.exec(error.message)?.[1];
                     errors.push(primary === undefined ? error : (error.cause as Error));
                 }
@@ -91,7 +101,9 @@ export class Refusals {
             return () => last;
         }
         const [at, refused] = [errors.findIndex(isRefusal), errors.find(isRefusal)];
-        const isFinal = errors.length === nodes.length && errors.every(isRefusal);
+        // More time has passed when some are of a second round, and a Sentinel of the first has answered.
+        const isOneRound = errors.length === nodes.length && performance.now() - (firstAt ?? 0) < BETWEEN_ROUNDS_MS;
+        const isFinal = isOneRound && errors.every(isRefusal);
         const server = `the Sentinel at ${nodes[at]?.host}:${nodes[at]?.port}`;
         return primary || !refused ? undefined : (key) => new PrimaryUnknown(key, server, refused, isFinal);
     }
