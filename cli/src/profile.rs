@@ -1,8 +1,8 @@
 //! Servers with a name: the file `dsync.toml` of a user.
 //!
-//! What says where the server is, from the first that is there: `--url`, `-h` and `-p`, or `--sentinel`; `--profile`; `DSYNC_URL`;
-//! `DSYNC_PROFILE`; `REDIS_URL`; the file's `default`. A profile is taken whole, so that no password goes to the server
-//! of another; options besides replace single fields of it.
+//! What says where the server is, from the first that is there: `--url`, `-h` and `-p`, or `--sentinel`; `--profile`;
+//! `DSYNC_URL`; `DSYNC_PROFILE`; `REDIS_URL`; the file's `default`. A profile is taken whole, so that no password goes to
+//! the server of another; options besides replace single fields of it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

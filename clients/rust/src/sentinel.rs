@@ -1,7 +1,8 @@
 //! How the primary is found that Sentinel names.
 //!
-//! The Sentinels are asked one after the other. One that refuses or does not answer is passed over for the next one. redis-rs
-//! does that, too, but it does not tell which Sentinel an error is of, nor an error of a Sentinel from one of the primary.
+//! The Sentinels are asked one after the other. One that refuses or does not answer is passed over for the next one.
+//! redis-rs does that, too, but it does not tell which Sentinel an error is of, nor an error of a Sentinel from one of the
+//! primary.
 
 use std::future::{Future, ready};
 use std::io;
