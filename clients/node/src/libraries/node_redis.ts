@@ -182,7 +182,8 @@ export class NodeRedis implements Library {
             primary = node && (await this.#cluster.nodeClient(node));
         } else if (this.#sentinel !== undefined) {
             // While no Sentinel answers it stays with the primary that it has known last.
-            const known = bounded(this.#withPrimary(this.#sentinel, key, async () => {}), ANSWER_WITHIN_MS);
+            const within = this.#plainOfSentinel === undefined ? ANSWER_WITHIN_MS : LOOK_UP_WITHIN_MS;
+            const known = bounded(this.#withPrimary(this.#sentinel, key, async () => {}), within);
             await known.catch((error: unknown) => this.#plainOfSentinel ?? Promise.reject(error));
             primary = this.#plainOfSentinel;
         }
