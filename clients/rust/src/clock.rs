@@ -27,6 +27,12 @@ impl Moment {
         Moment(self.0.saturating_add(time))
     }
 
+    /// The last multiple of this step that is not later.
+    pub(crate) fn floor(self, step: Duration) -> Moment {
+        let over = self.0.as_nanos() % step.as_nanos().max(1);
+        Moment(self.0 - Duration::from_nanos(u64::try_from(over).unwrap_or(0)))
+    }
+
     #[cfg(test)]
     pub(crate) fn before(self, time: Duration) -> Moment {
         Moment(self.0 - time)

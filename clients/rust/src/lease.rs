@@ -158,6 +158,12 @@ pub(crate) enum Renewal {
     In(Duration),
 }
 
+/// When a third of the lease is over, or a hundredth of it before: so holds that were asked for at nearly the same time are
+/// due at one moment, and are renewed in one write.
+fn third(sent: Moment, lease: Duration) -> Moment {
+    sent.after(lease / 3).floor(lease / 100)
+}
+
 impl Lease {
     pub(crate) fn new(terms: Terms, sent: Moment) -> Lease {
         Lease {
@@ -167,7 +173,7 @@ impl Lease {
                 granted: sent,
                 asked: terms.asks(Duration::ZERO),
                 sent,
-                due: Some(sent.after(terms.lease / 3)),
+                due: Some(third(sent, terms.lease)),
                 is_cut_off: false,
                 wanted_at: None,
                 refused: None,
@@ -214,7 +220,7 @@ impl Lease {
             (state.sent, state.asked) = (sent, asked);
         }
         let is_wanted_since = state.wanted_at.is_some_and(|wanted| wanted > sent);
-        let next = sent.after(state.asked.terms.lease / 3);
+        let next = third(sent, state.asked.terms.lease);
         state.due = Some(if is_wanted_since { sent } else { next });
         self.changed.tell();
     }
