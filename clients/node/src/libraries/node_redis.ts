@@ -1,6 +1,6 @@
 // node-redis (the package `redis`): createClient, createCluster and createSentinel.
 
-import { errorMonitor, type EventEmitter } from 'node:events';
+import { errorMonitor } from 'node:events';
 
 import slotOf from 'cluster-key-slot';
 
@@ -10,31 +10,8 @@ import { connected } from '../retry.js';
 import { ANSWER_WITHIN_MS, LOOK_UP_WITHIN_MS } from '../times.js';
 import { bounded } from '../timing.js';
 import type { Address, Connection, Library, Words } from './library.js';
+import { close, type Plain } from './plain.js';
 import { Refusals, type Sentinel } from './refusals.js';
-
-/** What is used of a client of one server, or of a connection. */
-export interface Plain extends EventEmitter {
-    readonly isOpen?: boolean;
-    readonly isReady?: boolean;
-    readonly options?: {
-        database?: number;
-        disableOfflineQueue?: boolean;
-        commandOptions?: object;
-        socket?: { host?: string; port?: number; path?: string };
-    };
-    sendCommand(words: Words): Promise<Reply>;
-    duplicate(options: object): Plain;
-    connect(): Promise<unknown>;
-    /** node-redis 4 does not have it. */
-    destroy?(): unknown;
-    disconnect(): unknown;
-    subscribe(channel: string, listener: () => void): Promise<unknown>;
-    unsubscribe(channel: string): Promise<unknown>;
-    sSubscribe(channel: string, listener: () => void): Promise<unknown>;
-    sUnsubscribe(channel: string): Promise<unknown>;
-    ref?(): void;
-    unref?(): void;
-}
 
 interface Node {
     address: string;
@@ -272,11 +249,4 @@ function greeted(plain: Plain): Promise<void> {
         // Where the caller does not listen to errors, they end the process as before.
         plain.on(errorMonitor, failed);
     });
-}
-
-export function close(connection: Plain): void {
-    if (connection.isOpen) {
-        // node-redis 4 has no destroy(). Both ways end at once: nothing is owed an answer.
-        Promise.resolve(connection.destroy ? connection.destroy() : connection.disconnect()).catch(() => {});
-    }
 }

@@ -6,7 +6,7 @@ import { isAnswer, isRefusal, isUntrusted, ofOpening, PrimaryUnknown } from '../
 import { LOOK_UP_WITHIN_MS } from '../times.js';
 import { bounded } from '../timing.js';
 import type { Address } from './library.js';
-import { close, type Plain } from './node_redis.js';
+import { close, type Plain } from './plain.js';
 
 /** What is used of a client that Sentinels tell who the primary is. */
 export interface Sentinel extends Pick<Plain, 'on'> {
