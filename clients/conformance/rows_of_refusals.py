@@ -14,8 +14,8 @@ from lab import Lab
 from rows import Cannot, hold, is_, is_recorded, row
 from rows_of_failovers import hold_outlives, killed
 
-#: What is refused at once is told within so many seconds.
-AT_ONCE = 5.0
+#: What is refused at once is told within so many seconds on a busy machine; what passes would be asked again for 30.
+AT_ONCE = 20.0
 #: How long a password is half-way through its rotation, or a certificate is a wrong one.
 FOR_A_WHILE = 1.5
 
@@ -181,7 +181,7 @@ def one_refuses_and_the_other_is_away(lab: Lab) -> None:
 def refusal_is_told_when_the_other_sentinel_stays_away(lab: Lab) -> None:
     one_refuses_and_the_other_is_away(lab)
     # `dsync run` asks until its wait is over, if that is shorter than a minute.
-    words = {"family": "lock", "key": "k", "lease": 30_000, "retry_for": 3_000, "wait": 8_000}
+    words = {"family": "lock", "key": "k", "lease": 30_000, "retry_for": 6_000, "wait": 15_000}
     answer = lab.driver.begin("acquire", **{"as": "refused"}, **words)
     time.sleep(2)
     assert not answer.done(), f"the other Sentinel might have come back: {answer.result()}"

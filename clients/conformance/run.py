@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 import traceback
 from collections import Counter, defaultdict
@@ -26,7 +27,7 @@ from rows import ROWS, Cannot, Row
 HERE = Path(__file__).parent
 #: How many rows are played at a time: they wait most of the time. Other parts of the tests are beside them, and now and
 #: then a machine is too slow for one of them. So those that fail are played again, alone, unless they are many.
-AT_A_TIME, AGAIN = 20, 10
+AT_A_TIME, AGAIN = 20, 20
 
 
 class Result(NamedTuple):
@@ -85,10 +86,12 @@ def main() -> int:
     if any(row.mode == "tls" for row in asked_rows) and not has_tls():
         print("left out: this server is built without TLS, so no row of the mode tls is played", flush=True)
         asked_rows = [row for row in asked_rows if row.mode != "tls"]
-    # The longest first.
-    asked_rows.sort(key=lambda row: row.mode == "one")
+    planned = [(name, command, row) for row in asked_rows for name, command in chosen]
+    # Those that cost the most, such as rows with TLS, are not all at the same time; the longest come first.
+    random.Random(0).shuffle(planned)
+    planned.sort(key=lambda game: game[2].mode == "one")
     with ThreadPoolExecutor(AT_A_TIME) as players:
-        games = [players.submit(play, name, command, row) for row in asked_rows for name, command in chosen]
+        games = [players.submit(play, *game) for game in planned]
         results = [told(game.result()) for game in as_completed(games)]
     failed = [result for result in results if result.said == "FAILED"]
     if len(games) > AT_A_TIME and 0 < len(failed) <= AGAIN:
