@@ -6,7 +6,7 @@
 # Each part has a test.sh of its own, which gets the path of a server in DSYNC_TEST_SERVER and that of the module in
 # DSYNC_TEST_MODULE, starts its own servers on 127.0.0.1, and installs libraries in pinned versions under target/. Every
 # part runs on a Redis and on a Valkey, and JOBS parts at a time (2), because most tests wait most of the time. What a part
-# prints comes at its end. A part that has not ended on a server after LIMIT seconds (1200) has failed, and is ended with
+# prints comes at its end. A part that has not ended on a server after LIMIT seconds (1800) has failed, and is ended with
 # all that it started.
 #
 # SERVERS names other servers, PARTS only some of the parts: for instance
@@ -45,7 +45,7 @@ if [ -z "${SERVERS:-}" ]; then
 fi
 # Several parts need it, which must not fetch it at the same time.
 case $parts in *clients/go* | *clients/conformance* | *docs/recipes*) sh scripts/go.sh >/dev/null ;; esac
-export SERVERS LIMIT="${LIMIT:-1200}"
+export SERVERS LIMIT="${LIMIT:-1800}"
 CARGO_TARGET_DIR="$PWD/target" cargo build --release
 # Each part builds in a folder of its own.
 unset CARGO_TARGET_DIR
