@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{mem, process};
 
 use redis::Value;
@@ -34,8 +34,9 @@ pub struct Renewals<H: Half> {
 
 struct State<H: Half> {
     holds: Vec<Weak<Shared<H>>>,
-    /// When the worker looks by itself; `None` while it is at work.
-    next: Option<Moment>,
+    /// When the worker looks by itself, by the clock of its wait, which stands still with the machine; `None` while it is at
+    /// work.
+    next: Option<Instant>,
     /// Whether the worker found no holds. It ends if it finds none again, so that a program which takes one lock after
     /// another does not start a worker for each.
     is_idle: bool,
@@ -87,7 +88,7 @@ impl<H: Half> Renewals<H> {
             (state.next, state.is_idle) = (None, false);
             hold.half.in_background(work(Arc::clone(self), life));
         }
-        let first = Moment::now().after(hold.lease.look_in());
+        let first = Instant::now() + hold.lease.look_in();
         let is_in_time = state.next.is_some_and(|next| next <= first);
         drop(state);
         if !is_in_time {
@@ -126,7 +127,7 @@ impl<H: Half> Renewals<H> {
             state.worker = Weak::new();
         }
         let is_at_work = is_over || !look.due.is_empty();
-        state.next = (!is_at_work).then(|| Moment::now().after(look.next));
+        state.next = (!is_at_work).then(|| Instant::now() + look.next);
         (!is_over).then_some(look)
     }
 }
