@@ -109,6 +109,8 @@ class Leader:
 
     def _start(self) -> None:
         with self._out.open("ab") as out, self.log.open("ab") as log:
+            # A killed process may leave half a line, which would run into the next one's first.
+            out.truncate(len(self._whole_lines()))
             self._process = subprocess.Popen(self._command, stdout=out, stderr=log, env=self._environment)
 
     def start_again(self) -> Optional[int]:
@@ -139,7 +141,13 @@ class Leader:
         return self._out.stat().st_mtime > moment
 
     def steps(self) -> list[Step]:
-        return [Step(*map(int, line.split())) for line in self._out.read_text().splitlines()]
+        """Returns the steps so far, without one that is only half written."""
+        return [Step(*map(int, line.split())) for line in self._whole_lines().splitlines()]
+
+    def _whole_lines(self) -> bytes:
+        """Returns what was written up to the last end of a line: a write is no single step for a reader."""
+        text = self._out.read_bytes()
+        return text[: text.rfind(b"\n") + 1]
 
     def steps_that_count(self) -> Iterator[Step]:
         """Leaves out what the process did when it stood still, see above."""
